@@ -1,0 +1,186 @@
+"""One small class for each loader the benchmark can run. Packages are imported in `load`, never at module level.
+
+A new competitor is one more class here and one more entry in ADAPTERS.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+__all__ = ["ADAPTERS", "Adapter", "Settings", "available", "child_environment"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every loader is asked to do.
+
+    Attributes:
+        data: path of a data.yaml whose `train` split is loaded, augmented and shuffled.
+        imgsz: training size in pixels.
+        batch: images in a batch.
+        workers: worker threads or processes.
+        cache: "none", "ram" or another mode of `build_loader`; an adapter maps it to its nearest own mode.
+    """
+
+    data: str
+    imgsz: int
+    batch: int
+    workers: int
+    cache: str
+
+
+class Adapter(Protocol):
+    """A loader as the benchmark sees it. Calls come in this order: load, build, batches (once)."""
+
+    package: str | None  # what must be importable; None when nothing must
+
+    def load(self) -> None:
+        """Import everything needed, so that `build` is free of imports."""
+
+    def build(self, settings: Settings) -> None:
+        """Create the loader, label scan included."""
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Return an endless stream of training batches, one epoch after the other, each a dict with `img`."""
+
+    def epoch_batches(self) -> int:
+        """Return the number of batches in an epoch."""
+
+    def prefetched(self) -> int:
+        """Return how many batches may lie ready while nobody asks: a pass skips as many before it takes the time."""
+
+
+class OurAdapter:
+    """fastyolo_data.build_loader with default arguments."""
+
+    package: str | None = "fastyolo_data"
+    loader: Any
+
+    def load(self) -> None:
+        """Import fastyolo_data and torch."""
+        importlib.import_module("torch")
+        self._build_loader = importlib.import_module("fastyolo_data").build_loader
+
+    def build(self, settings: Settings) -> None:
+        """Build the training loader."""
+        self.loader = self._build_loader(
+            settings.data,
+            imgsz=settings.imgsz,
+            batch=settings.batch,
+            workers=settings.workers,
+            cache=settings.cache,
+            verbose=False,
+        )
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Return an endless stream of batches."""
+        while True:
+            yield from self.loader
+
+    def epoch_batches(self) -> int:
+        """Return the batches of an epoch."""
+        return len(self.loader)
+
+    def prefetched(self) -> int:
+        """Return an upper bound: four batches for each worker, as the stock loaders have."""
+        return 4 * max(1, int(self.loader.num_workers))
+
+
+class UltralyticsAdapter:
+    """The installed Ultralytics package: its own dataset and loader builders, its own default hyper-parameters."""
+
+    package: str | None = "ultralytics"
+    loader: Any
+    # "disk" is its way of keeping decoded images in files, as LMDB and memmap are ours.
+    cache_modes = {"none": False, "ram": "ram", "disk": "disk", "memmap": "disk", "lmdb": "disk"}  # noqa: RUF012
+
+    def load(self) -> None:
+        """Import the parts of Ultralytics that its trainer uses to make a loader."""
+        self._cfg = importlib.import_module("ultralytics.cfg")
+        self._utils = importlib.import_module("ultralytics.utils")
+        self._data = importlib.import_module("ultralytics.data.utils")
+        self._build = importlib.import_module("ultralytics.data.build")
+
+    def build(self, settings: Settings) -> None:
+        """Build the training loader the way `yolo train` does, with shuffling and the default augmentation."""
+        cfg = self._cfg.get_cfg(
+            self._utils.DEFAULT_CFG,
+            {
+                "task": "detect",
+                "mode": "train",
+                "imgsz": settings.imgsz,
+                "batch": settings.batch,
+                "workers": settings.workers,
+                "cache": self.cache_modes[settings.cache],
+            },
+        )
+        spec = self._data.check_det_dataset(settings.data, autodownload=False)
+        dataset = self._build.build_yolo_dataset(cfg, spec["train"], settings.batch, spec, mode="train", stride=32)
+        self.loader = self._build.build_dataloader(dataset, settings.batch, settings.workers, shuffle=True)
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Return an endless stream of batches."""
+        while True:
+            yield from self.loader
+
+    def epoch_batches(self) -> int:
+        """Return the batches of an epoch."""
+        return len(self.loader)
+
+    def prefetched(self) -> int:
+        """Return the number of batches that its worker processes keep ready."""
+        return (self.loader.prefetch_factor or 0) * self.loader.num_workers
+
+
+class BaselineAdapter:
+    """Loads nothing: its process is the memory that torch, cv2 and numba take by being imported."""
+
+    package: str | None = None
+
+    def load(self) -> None:
+        """Import the three packages that every loader of this kind needs."""
+        for name in ("torch", "cv2", "numba"):
+            importlib.import_module(name)
+
+    def build(self, settings: Settings) -> None:
+        """Build nothing."""
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Return an empty stream."""
+        return iter(())
+
+    def epoch_batches(self) -> int:
+        """Return 0."""
+        return 0
+
+    def prefetched(self) -> int:
+        """Return 0."""
+        return 0
+
+
+ADAPTERS: dict[str, type[Adapter]] = {
+    "ours": OurAdapter,
+    "ultralytics": UltralyticsAdapter,
+    "baseline": BaselineAdapter,
+}
+
+
+def available(name: str) -> bool:
+    """Return whether the package behind adapter `name` is installed, without importing it."""
+    package = ADAPTERS[name].package
+    return package is None or importlib.util.find_spec(package) is not None
+
+
+def child_environment(config_dir: str) -> dict[str, str]:
+    """Return the environment of a contender's process.
+
+    Args:
+        config_dir: a temporary folder in which Ultralytics may keep its settings, so that the user's stay untouched.
+    """
+    offline = {"YOLO_AUTOINSTALL": "False", "YOLO_OFFLINE": "True", "YOLO_VERBOSE": "False"}
+    return {**os.environ, **offline, "YOLO_CONFIG_DIR": config_dir}
