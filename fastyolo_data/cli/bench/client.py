@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from ...errors import FastYoloError
-from .adapters import child_environment
+from fastyolo_data.cli.bench.adapters import child_environment
+from fastyolo_data.errors import FastYoloError
 
 __all__ = ["BenchError", "Client"]
 

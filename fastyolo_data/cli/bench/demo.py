@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from ...datatypes import U8Image
-from ...errors import ConfigError
+from fastyolo_data.datatypes import U8Image
+from fastyolo_data.errors import ConfigError
 
 __all__ = ["SHAPES", "DemoSpec", "make_demo", "paint_photo", "repeat_dataset", "write_yaml"]
 

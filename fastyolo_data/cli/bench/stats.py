@@ -20,7 +20,7 @@ def median_mad(values: Sequence[float]) -> tuple[float, float]:
 
 
 def interleave(items: Sequence[T], passes: int) -> list[T]:
-    """Return each item `passes` times in the order AB BA AB BA …, so that a slow drift of the machine hits all alike."""
+    """Return each item `passes` times, in the order AB BA AB BA …: a slow drift of the machine then hits all alike."""
     order: list[T] = []
     for k in range(passes):
         order.extend(items if k % 2 == 0 else reversed(items))

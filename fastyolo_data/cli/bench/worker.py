@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from .adapters import ADAPTERS, Settings
+from fastyolo_data.cli.bench.adapters import ADAPTERS, Settings
 
 __all__ = ["Session", "main"]
 

@@ -1,0 +1,129 @@
+"""The text table and the JSON file of a bench run."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastyolo_data.cli.bench.measure import Result
+
+__all__ = ["SCHEMA", "document", "table", "write_json"]
+
+SCHEMA = 1
+
+
+def document(
+    results: Sequence[Result],
+    *,
+    command: str,
+    commit: str | None,
+    started: str,
+    machine: dict[str, Any],
+    settings: dict[str, Any],
+    dataset: dict[str, Any],
+) -> dict[str, Any]:
+    """Return everything about a run as plain JSON types.
+
+    Args:
+        results: of all rounds.
+        command, commit, started: how, from which source, and when the run was made.
+        machine: from `describe_machine`.
+        settings: sizes, passes, workers.
+        dataset: what was loaded.
+    """
+    return {
+        "schema": SCHEMA,
+        "tool": "fastyolo bench",
+        "started": started,
+        "command": command,
+        "commit": commit,
+        "machine": machine,
+        "settings": settings,
+        "dataset": dataset,
+        "results": [r.to_json() for r in results],
+    }
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write the file in one step, so that a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as f:
+            json.dump(content, f, indent=1)
+            f.write("\n")
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def table(content: dict[str, Any]) -> str:
+    """Return the results of a `document` as text: one line for each contender, then the GPU simulation."""
+    lines = []
+    for cache in dict.fromkeys(r["cache"] for r in content["results"]):
+        group = [r for r in content["results"] if r["cache"] == cache]
+        lines += [f"cache: {cache}", *_speed_table(group), *_ratios(group), *_gpu_table(group), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _speed_table(group: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the main table of one round."""
+    metric = group[0]["memory"]["metric"].upper()
+    head = ("loader", "img/s", "± MAD", "CPU s/1000", "first batch", "no label cache", f"{metric} MB")
+    rows = []
+    for r in group:
+        s = r["summary"]
+        rows.append(
+            (
+                r["adapter"],
+                f"{s['images_per_second']:.1f}",
+                f"{s['images_per_second_mad']:.1f}",
+                f"{s['cpu_seconds_per_1000']:.2f}",
+                f"{s['first_batch_warm_seconds']:.2f} s",
+                f"{s['first_batch_cold_seconds']:.2f} s",
+                f"{s['memory_over_baseline_bytes'] / 1e6:.0f}",
+            )
+        )
+    notes = ["  CPU: whole process tree. First batch: after the imports. "]
+    notes[0] += "Memory: peak of the process tree above a process that only imports torch, cv2 and numba."
+    if metric != "PSS":
+        notes.append("  RSS counts shared pages once for each process; only Linux tells the proportional size.")
+    return [*_align([head, *rows]), *notes]
+
+
+def _ratios(group: Sequence[dict[str, Any]]) -> list[str]:
+    """Return how the first contender compares with each other one."""
+    lines = []
+    first = group[0]["summary"]
+    for other in group[1:]:
+        s = other["summary"]
+        lines.append(
+            f"  {group[0]['adapter']} / {other['adapter']}: {first['images_per_second'] / s['images_per_second']:.2f}x "
+            f"images per second, {first['cpu_seconds_per_1000'] / s['cpu_seconds_per_1000']:.2f}x CPU seconds"
+        )
+    return lines
+
+
+def _gpu_table(group: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the busy share of a simulated GPU at each rate; nothing when it wasn't simulated."""
+    rates = list(group[0]["summary"]["gpu_busy_share"])
+    if not rates:
+        return []
+    head = ("GPU busy at", *(f"{rate} img/s" for rate in rates))
+    rows = [(r["adapter"], *(f"{r['summary']['gpu_busy_share'][rate]:.0%}" for rate in rates)) for r in group]
+    return ["", *_align([head, *rows])]
+
+
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows as lines with aligned columns: the first to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(_cell(row, i, widths[i]) for i in range(len(row))) for row in rows]
+
+
+def _cell(row: Sequence[str], i: int, width: int) -> str:
+    return row[i].ljust(width) if i == 0 else row[i].rjust(width)

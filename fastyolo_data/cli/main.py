@@ -1,0 +1,80 @@
+"""The `fastyolo` command: a table of sub-commands, each imported only when it is called."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastyolo_data.errors import FastYoloError
+
+__all__ = ["COMMANDS", "main"]
+
+EXIT_OK, EXIT_FAILED, EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Command:
+    """One sub-command.
+
+    Attributes:
+        module: has `add_arguments(parser)` and `run(args) -> exit code`.
+        summary: one line for `fastyolo --help`.
+    """
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "bench": Command("fastyolo_data.cli.bench.command", "measure this loader and the stock loaders"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `fastyolo`.
+
+    Args:
+        argv: arguments without the program name; None takes those of the process.
+
+    Returns:
+        0 after success, 1 when the work failed, 2 for bad arguments, 130 when interrupted.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = next((a for a in arguments if not a.startswith("-")), None)
+    parser = _parser(name)
+    try:
+        args = parser.parse_args(arguments)
+    except SystemExit as e:  # argparse printed help or what is wrong
+        return e.code if isinstance(e.code, int) else EXIT_BAD_ARGUMENTS
+    if args.command is None:
+        parser.print_help()
+        return EXIT_BAD_ARGUMENTS
+    try:
+        return int(importlib.import_module(COMMANDS[args.command].module).run(args))
+    except FastYoloError as e:
+        print(f"fastyolo {args.command}: {e}", file=sys.stderr)
+        return EXIT_BAD_ARGUMENTS if isinstance(e, ValueError) else EXIT_FAILED
+    except KeyboardInterrupt:
+        print(f"fastyolo {args.command}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Return the parser; only the chosen sub-command is imported and declares its options."""
+    from fastyolo_data import __version__
+
+    parser = argparse.ArgumentParser(prog="fastyolo", description="The data loader that keeps a GPU busy.")
+    parser.add_argument("--version", action="version", version=f"fastyolo_data {__version__}")
+    sub = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        child = sub.add_parser(name, help=command.summary)
+        if name == chosen:
+            importlib.import_module(command.module).add_arguments(child)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
