@@ -1,0 +1,12 @@
+"""Image files to BGR uint8 pixels, equal to what OpenCV gives with EXIF applied.
+
+- `probe.py`     size of a file from its first bytes, and whether the loader can use it
+- `image.py`     `Decoder`: bytes to pixels, one per worker thread; `read_image`
+- `jpegfile.py`  JPEG markers, orientation, and whether data is missing
+- `report.py`    the text of ImageDecodeError
+"""
+
+from fastyolo_data.decode.image import Decoded, Decoder, read_image
+from fastyolo_data.decode.probe import probe_image
+
+__all__ = ["Decoded", "Decoder", "probe_image", "read_image"]
