@@ -1,0 +1,69 @@
+"""Size and times of many files, quickly on local disks and with many requests in flight on slow ones."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["FileStats", "stat_files"]
+
+_SLOW = 50e-6  # seconds per stat; local file systems take 3e-6, network ones 200e-6 and more
+_PROBE = 32
+_THREADS = 32
+
+
+@dataclass(frozen=True)
+class FileStats:
+    """Columns of (n,) int64: size in bytes (-1 where there is no regular file), mtime_ns, ctime_ns.
+
+    ctime is kept because it changes when a file of equal size and mtime is moved into place.
+    """
+
+    size: npt.NDArray[np.int64]
+    mtime_ns: npt.NDArray[np.int64]
+    ctime_ns: npt.NDArray[np.int64]
+
+    def take(self, idx: npt.ArrayLike) -> FileStats:
+        """Return the rows at idx."""
+        return FileStats(self.size[idx], self.mtime_ns[idx], self.ctime_ns[idx])
+
+    def same(self, other: FileStats) -> npt.NDArray[np.bool_]:
+        """Return where both agree; two missing files agree."""
+        return (self.size == other.size) & (self.mtime_ns == other.mtime_ns) & (self.ctime_ns == other.ctime_ns)
+
+
+def stat_files(paths: Sequence[str]) -> FileStats:
+    """Stat every path, following links. Starts threads only when the file system turns out to be slow."""
+    start = time.perf_counter()
+    rows = [_stat_one(p) for p in paths[:_PROBE]]
+    rest = paths[_PROBE:]
+    if rest and (time.perf_counter() - start) / _PROBE > _SLOW:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            parts = [rest[i : i + _PROBE] for i in range(0, len(rest), _PROBE)]
+            for part in pool.map(_stat_list, parts):
+                rows += part
+    else:
+        rows += _stat_list(rest)
+    table = np.array(rows, np.int64).reshape(-1, 3)
+    return FileStats(*(np.ascontiguousarray(table[:, k]) for k in range(3)))
+
+
+def _stat_list(paths: Sequence[str]) -> list[tuple[int, int, int]]:
+    return [_stat_one(p) for p in paths]
+
+
+def _stat_one(path: str) -> tuple[int, int, int]:
+    try:
+        s = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return (-1, 0, 0)
+    if not stat.S_ISREG(s.st_mode):
+        return (-1, 0, 0)
+    return (s.st_size, s.st_mtime_ns, s.st_ctime_ns)
