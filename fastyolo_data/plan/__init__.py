@@ -1,0 +1,16 @@
+"""Planning: epoch order, rect shapes and every random draw, as pure functions of (seed, epoch, index)."""
+
+from fastyolo_data.plan.geometry import tile_shape
+from fastyolo_data.plan.order import EpochOrder, batch_shapes, plan_order, rect_order
+from fastyolo_data.plan.sample import AugmentPlan, LetterboxPlan, SamplePlanner
+
+__all__ = [
+    "AugmentPlan",
+    "EpochOrder",
+    "LetterboxPlan",
+    "SamplePlanner",
+    "batch_shapes",
+    "plan_order",
+    "rect_order",
+    "tile_shape",
+]

@@ -1,0 +1,199 @@
+"""Hyper-parameters of the augmentation, and what differs between the training code bases (dialects)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fastyolo_data.errors import ConfigError
+
+__all__ = ["DIALECTS", "Dialect", "Hyp", "get_dialect"]
+
+
+@dataclass(frozen=True)
+class Hyp:
+    """Augmentation hyper-parameters, with the names that YOLOv5 and Ultralytics give them.
+
+    Attributes:
+        hsv_h, hsv_s, hsv_v: largest relative change of hue, saturation and value, in [0, 1].
+        degrees: largest rotation in degrees.
+        translate: largest shift as a fraction of the picture.
+        scale: zoom range 1 - scale to 1 + scale, or an explicit (low, high).
+        shear: largest shear in degrees.
+        perspective: largest perspective coefficient, sensibly up to 0.001.
+        flipud, fliplr: flip probabilities.
+        bgr: probability that the channels stay in BGR order.
+        mosaic, mixup: probabilities.
+        cutmix, copy_paste: probabilities; only 0 is carried out so far, anything else is refused where it would act.
+    """
+
+    hsv_h: float = 0.015
+    hsv_s: float = 0.7
+    hsv_v: float = 0.4
+    degrees: float = 0.0
+    translate: float = 0.1
+    scale: float | tuple[float, float] = 0.5
+    shear: float = 0.0
+    perspective: float = 0.0
+    flipud: float = 0.0
+    fliplr: float = 0.5
+    bgr: float = 0.0
+    mosaic: float = 1.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    copy_paste: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("flipud", "fliplr", "bgr", "mosaic", "mixup", "cutmix", "copy_paste"):
+            _check(name, getattr(self, name), 0.0, 1.0)
+        for name in ("hsv_h", "hsv_s", "hsv_v"):
+            _check(name, getattr(self, name), 0.0, 1.0)
+        _check("degrees", self.degrees, 0.0, 180.0)
+        _check("shear", self.shear, 0.0, 89.0)
+        _check("translate", self.translate, 0.0, 1.0)
+        _check("perspective", self.perspective, 0.0, 0.01)
+        if isinstance(self.scale, (tuple, list)):
+            if len(self.scale) != 2 or not 0 < float(self.scale[0]) <= float(self.scale[1]):
+                raise ConfigError(f"hyp scale={self.scale!r}: expected (low, high) with 0 < low <= high")
+            object.__setattr__(self, "scale", (float(self.scale[0]), float(self.scale[1])))
+        else:
+            _check("scale", self.scale, 0.0, 0.99)
+
+    @property
+    def scale_range(self) -> tuple[float, float]:
+        """Lowest and highest zoom factor."""
+        return self.scale if isinstance(self.scale, tuple) else (1.0 - self.scale, 1.0 + self.scale)
+
+    @classmethod
+    def parse(cls, hyp: Hyp | Mapping[str, Any] | str | Path | object | None) -> Hyp:
+        """Build from another Hyp, a mapping, a hyp yaml, a namespace (Ultralytics' args) or None (defaults).
+
+        Keys that are no augmentation (lr0, box, cls...) are ignored, as hyp files of the training codes hold them too.
+
+        Raises:
+            ConfigError: a value is out of range, or a key looks like a misspelt augmentation.
+        """
+        if isinstance(hyp, Hyp):
+            return hyp
+        values = _as_mapping(hyp)
+        known = {f.name for f in fields(cls)}
+        for key in values:
+            close = difflib.get_close_matches(str(key), known, 1, 0.85)
+            if key not in known and close and key not in _OTHER_KEYS:
+                raise ConfigError(f"hyp key {key!r} is unknown; did you mean {close[0]!r}?")
+        return replace(cls(), **{k: v for k, v in values.items() if k in known and v is not None})
+
+
+_OTHER_KEYS = frozenset({"copy_paste_mode", "close_mosaic", "paste_in"})
+
+
+def _as_mapping(hyp: Mapping[str, Any] | str | Path | object | None) -> Mapping[str, Any]:
+    if hyp is None:
+        return {}
+    if isinstance(hyp, Mapping):
+        return hyp
+    if isinstance(hyp, (str, Path)):
+        try:
+            loaded = yaml.safe_load(Path(hyp).read_text(encoding="utf-8-sig"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+            raise ConfigError(f"hyp file {hyp} cannot be read: {e}") from e
+        if not isinstance(loaded, dict):
+            raise ConfigError(f"hyp file {hyp}: expected `name: value` lines, found {type(loaded).__name__}")
+        return loaded
+    if hasattr(hyp, "__dict__"):
+        return vars(hyp)
+    raise ConfigError(f"hyp={hyp!r}: expected a dict, a yaml path, a namespace or None")
+
+
+def _check(name: str, value: object, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise ConfigError(f"hyp {name}={value!r}: expected a number from {low:g} to {high:g}")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Rules in which the training code bases differ (docs/compatibility.md has the table with sources).
+
+    Attributes:
+        name: as in build_loader.
+        rounding: of resized sides: "ceil_cap" (up, at most imgsz), "ceil", or "floor".
+        area_when_shrinking: without augmentation, shrink with INTER_AREA instead of INTER_LINEAR.
+        additive_hue: hue shifts by a fraction of the circle; else it is multiplied.
+        float32_matrix: warp matrices are computed in float32; else float64.
+        visible_polygons: boxes from polygons by their visible part; else from the sampled points inside.
+        polygons_without_mosaic: polygons also steer the boxes of samples without mosaic.
+        letterbox_first: a sample without mosaic is letterboxed before the warp; else its tile is warped directly.
+        shuffle_tiles: the four mosaic places are filled in random order; else the sample's own image is top left.
+        mixup_any: mixup also without mosaic, its partner with a mosaic gate of its own; else only mosaic with mosaic.
+        max_aspect: boxes with this side ratio or more are dropped after the warp.
+        box_margin: labels are clipped to [0, side - margin] at the end; negative: not clipped.
+        float_pads: validation labels use the unrounded pads of the letterbox.
+        batch_dict: batches are dicts; else tuples of 4.
+    """
+
+    name: str
+    rounding: str
+    area_when_shrinking: bool
+    additive_hue: bool
+    float32_matrix: bool
+    visible_polygons: bool
+    polygons_without_mosaic: bool
+    letterbox_first: bool
+    shuffle_tiles: bool
+    mixup_any: bool
+    max_aspect: float
+    box_margin: float
+    float_pads: bool
+    batch_dict: bool
+
+
+_ULTRALYTICS = Dialect(
+    name="ultralytics",
+    rounding="ceil_cap",
+    area_when_shrinking=False,
+    additive_hue=True,
+    float32_matrix=True,
+    visible_polygons=True,
+    polygons_without_mosaic=True,
+    letterbox_first=False,
+    shuffle_tiles=False,
+    mixup_any=True,
+    max_aspect=100.0,
+    box_margin=-1.0,
+    float_pads=False,
+    batch_dict=True,
+)
+_YOLOV5 = Dialect(
+    name="yolov5",
+    rounding="ceil",
+    area_when_shrinking=True,
+    additive_hue=False,
+    float32_matrix=False,
+    visible_polygons=False,
+    polygons_without_mosaic=False,
+    letterbox_first=True,
+    shuffle_tiles=True,
+    mixup_any=False,
+    max_aspect=100.0,
+    box_margin=1e-3,
+    float_pads=True,
+    batch_dict=False,
+)
+DIALECTS = {d.name: d for d in (_ULTRALYTICS, _YOLOV5, replace(_YOLOV5, name="yolov9", rounding="floor"))}
+
+
+def get_dialect(name: str) -> Dialect:
+    """Return the rules of a training code base.
+
+    Raises:
+        ConfigError: the name is unknown, or its rules are not built yet.
+    """
+    if name in DIALECTS:
+        return DIALECTS[name]
+    hint = " (yolov7 comes with its drop-in)" if name == "yolov7" else ""
+    raise ConfigError(f"dialect={name!r}: expected one of {', '.join(map(repr, DIALECTS))}{hint}")

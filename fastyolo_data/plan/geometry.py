@@ -1,0 +1,130 @@
+"""Sizes and places: tile size, letterbox, mosaic layout, warp matrix. Everything for a whole batch at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastyolo_data.hyp import Dialect
+
+__all__ = ["Letterbox", "invert", "letterbox", "mosaic_layout", "tile_shape", "warp_matrix"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+
+def tile_shape(hw: npt.ArrayLike, imgsz: int, dialect: Dialect) -> I64:
+    """Size of an image after the resize that makes its long side imgsz.
+
+    Args:
+        hw: (..., 2) original height and width.
+
+    Returns:
+        (..., 2) int64 height and width, at least 1.
+
+    Source: load_image of ultralytics 8.4.190 (data/base.py), yolov5 7.0.14 and yolov9 (utils/dataloaders.py).
+    """
+    hw = np.asarray(hw, np.int64)
+    ratio = imgsz / hw.max(-1, keepdims=True)
+    scaled = hw * ratio
+    if dialect.rounding == "floor":
+        out = scaled.astype(np.int64)
+    else:
+        out = np.ceil(scaled).astype(np.int64)
+        if dialect.rounding == "ceil_cap":
+            out = np.minimum(out, imgsz)
+    return np.where(ratio == 1, hw, np.maximum(out, 1))
+
+
+@dataclass(frozen=True)
+class Letterbox:
+    """Places of B pictures in their letterboxes.
+
+    Attributes:
+        ratio: (B,) resize factor.
+        new_hw: (B, 2) int64 size after the resize.
+        top, left: (B,) int64 place of the picture.
+        pad: (B, 2) float64 x, y offset that the labels use.
+    """
+
+    ratio: F64
+    new_hw: I64
+    top: I64
+    left: I64
+    pad: F64
+
+
+def letterbox(hw: I64, out_hw: I64, scaleup: bool, float_pads: bool) -> Letterbox:
+    """Fit pictures of size hw (B, 2) centred into out_hw (B, 2).
+
+    Source: LetterBox of ultralytics 8.4.190 (data/augment.py), letterbox of yolov5 7.0 (utils/augmentations.py).
+    """
+    ratio = (out_hw / hw).min(-1)
+    if not scaleup:
+        ratio = np.minimum(ratio, 1.0)
+    new_hw = np.maximum(np.rint(hw * ratio[:, None]), 1).astype(np.int64)
+    slack = (out_hw - new_hw) / 2
+    place = np.rint(slack - 0.1).astype(np.int64)
+    pad = slack[:, ::-1] if float_pads else place[:, ::-1].astype(np.float64)
+    return Letterbox(ratio, new_hw, place[:, 0], place[:, 1], np.ascontiguousarray(pad))
+
+
+def mosaic_layout(tile_hw: I64, centre: I64, imgsz: int) -> tuple[F64, F64]:
+    """Place four tiles around a centre: top left, top right, bottom left, bottom right.
+
+    Args:
+        tile_hw: (..., 4, 2) tile sizes.
+        centre: (..., 2) y, x on a canvas of twice imgsz.
+
+    Returns:
+        rects (..., 4, 4) visible x0 y0 x1 y1 on the canvas, and pads (..., 4, 2) x, y of each tile's origin.
+    """
+    h, w = tile_hw[..., 0], tile_hw[..., 1]
+    yc, xc = centre[..., 0, None], centre[..., 1, None]
+    x0 = xc - w * np.array([1, 0, 1, 0])
+    y0 = yc - h * np.array([1, 1, 0, 0])
+    rects = np.stack(
+        (np.maximum(x0, 0), np.maximum(y0, 0), np.minimum(x0 + w, 2 * imgsz), np.minimum(y0 + h, 2 * imgsz)), -1
+    )
+    return rects.astype(np.float64), np.stack((x0, y0), -1).astype(np.float64)
+
+
+def warp_matrix(
+    canvas: F64, out_hw: F64, perspective: F64, angle: F64, scale: F64, shear: F64, translate: F64, dialect: Dialect
+) -> F64:
+    """Compose M = T S R P C, canvas pixel -> output pixel, for B layers.
+
+    Args:
+        canvas, out_hw: (B, 2) height, width.
+        perspective: (B, 2) coefficients of x and y.
+        angle, scale: (B,) degrees (counter-clockwise) and factor.
+        shear: (B, 2) degrees in x and y.
+        translate: (B, 2) x, y place of the canvas centre, as a fraction of the output.
+
+    Returns:
+        (B, 3, 3) float64, rounded as the dialect computes it.
+
+    Source: ultralytics 8.4.190 data/augment.py RandomPerspective; yolov5 7.0 utils/augmentations.py.
+    """
+    dtype = np.float32 if dialect.float32_matrix else np.float64
+    c, p, r, s, t = (np.tile(np.eye(3, dtype=dtype), (len(canvas), 1, 1)) for _ in range(5))
+    c[:, 0, 2], c[:, 1, 2] = -canvas[:, 1] / 2, -canvas[:, 0] / 2
+    p[:, 2, :2] = perspective
+    alpha, beta = scale * np.cos(np.radians(angle)), scale * np.sin(np.radians(angle))
+    r[:, 0, 0], r[:, 0, 1], r[:, 1, 0], r[:, 1, 1] = alpha, beta, -beta, alpha
+    s[:, 0, 1], s[:, 1, 0] = np.tan(np.radians(shear[:, 0])), np.tan(np.radians(shear[:, 1]))
+    t[:, 0, 2], t[:, 1, 2] = translate[:, 0] * out_hw[:, 1], translate[:, 1] * out_hw[:, 0]
+    return (t @ s @ r @ p @ c).astype(np.float64)
+
+
+def invert(m: F64) -> F64:
+    """Invert (B, 3, 3) warp matrices, normalised to 1 in the corner; exact zeros stay exact."""
+    inv = np.linalg.inv(m)
+    inv /= inv[:, 2:, 2:]
+    affine = (m[:, 2, 0] == 0) & (m[:, 2, 1] == 0)
+    inv[affine, 2, :2] = 0.0
+    inv[affine & (m[:, 0, 1] == 0), 0, 1] = 0.0
+    inv[affine & (m[:, 1, 0] == 0), 1, 0] = 0.0
+    return inv

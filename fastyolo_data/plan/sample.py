@@ -1,0 +1,258 @@
+"""Every random draw of a batch, as arrays. `augment` carries a plan out and draws nothing.
+
+A sample's numbers come from the stream of (seed, epoch, image index, repeat), see `streams`; slot k of the stream always
+means the same thing, so switching one augmentation off leaves all other draws as they were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastyolo_data.hyp import Dialect, Hyp
+from fastyolo_data.plan.geometry import Letterbox, invert, letterbox, mosaic_layout, warp_matrix
+from fastyolo_data.plan.order import EpochOrder
+from fastyolo_data.plan.streams import SAMPLE, Streams
+
+__all__ = ["AugmentPlan", "LetterboxPlan", "SamplePlanner"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+# Slots of a sample's stream. Each layer (the picture, its mixup partner) takes LAYER slots.
+GATE, CENTRE, PARTNER, PERSPECTIVE, ANGLE, SCALE, SHEAR, TRANSLATE, PLACES = 0, 1, 3, 6, 8, 9, 10, 12, 14
+LAYER = 18
+MIX_GATE, MIX_INDEX, HSV, FLIPUD, FLIPLR, BGR = (2 * LAYER + k for k in (0, 1, 2, 5, 6, 7))
+SLOTS = 2 * LAYER + 8
+
+MIX_BETA = 32.0  # both parameters of the mixup ratio's Beta distribution (yolov5 7.0, ultralytics 8.4)
+
+
+@dataclass(frozen=True)
+class LetterboxPlan:
+    """B samples without augmentation.
+
+    Attributes:
+        index: (B,) image of each sample.
+        tile_hw: (B, 2) int64 size of the tile.
+        out_hw: (height, width) of the batch image.
+        box: places in the letterbox.
+    """
+
+    index: I64
+    tile_hw: I64
+    out_hw: tuple[int, int]
+    box: Letterbox
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True)
+class AugmentPlan:
+    """B augmented samples. Axis 1 of the layer arrays: the picture itself, and its mixup partner.
+
+    Attributes:
+        index: (B,) image of each sample.
+        out_hw: (height, width) of the batch image.
+        tiles: (B, 2, 4) int64 image of each tile.
+        counts: (B, 2) int64 tiles in use: 4 (mosaic), 1, or 0 (no such layer).
+        tile_hw: (B, 2, 4, 2) float64 size of each tile, before `resize_hw`.
+        resize_hw: (B, 2) int64 size to which a lone tile is resized first (letterbox_first dialects), else 0.
+        rects: (B, 2, 4, 4) float64 visible x0 y0 x1 y1 of each tile on its canvas.
+        pads: (B, 2, 4, 2) float64 x, y of each tile's origin on its canvas.
+        label_pads: (B, 2, 4, 2) float64 the same as the labels see it.
+        label_hw: (B, 2, 4, 2) float64 tile size as the labels see it.
+        canvas: (B, 2, 2) float64 height, width.
+        matrix, inverse: (B, 2, 3, 3) float64 canvas -> output pixels, and back.
+        scale: (B, 2) float64 the zoom in `matrix`.
+        ratio: (B,) float64 weight of the first layer under mixup, else 1.
+        hsv: (B, 3) float64 signed gains.
+        flipud, fliplr, bgr: (B,) bool.
+    """
+
+    index: I64
+    out_hw: tuple[int, int]
+    tiles: I64
+    counts: I64
+    tile_hw: F64
+    resize_hw: I64
+    rects: F64
+    pads: F64
+    label_pads: F64
+    label_hw: F64
+    canvas: F64
+    matrix: F64
+    inverse: F64
+    scale: F64
+    ratio: F64
+    hsv: F64
+    flipud: Bool
+    fliplr: Bool
+    bgr: Bool
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True)
+class SamplePlanner:
+    """Plans batches; holds only what does not change with the epoch.
+
+    Attributes:
+        tile_hw: (n, 2) int64 tile size of every image.
+        imgsz: side of mosaic tiles and of square pictures.
+        hyp, dialect: see hyp.py.
+        seed: of the run.
+        augment: plan augmentation; else plain letterboxes.
+        mosaic: False switches mosaic and what hangs on it off, whatever hyp says (close_mosaic, rect).
+        recent: number of recent positions that mosaic partners come from; 0: from the whole epoch ("uniform").
+        shapes: (batches, 2) rect shapes, or None for square pictures.
+    """
+
+    tile_hw: I64
+    imgsz: int
+    hyp: Hyp
+    dialect: Dialect
+    seed: int
+    augment: bool
+    mosaic: bool
+    recent: int
+    shapes: I64 | None
+
+    def plan(self, order: EpochOrder, epoch: int, start: int, stop: int) -> AugmentPlan | LetterboxPlan:
+        """Plan the samples at positions start:stop of this rank's order (one batch).
+
+        The same arguments always give the same plan.
+        """
+        out_hw = (self.imgsz, self.imgsz)
+        if self.shapes is not None:
+            h, w = self.shapes[order.batch_id[start]]
+            out_hw = (int(h), int(w))
+        index = order.mine[start:stop]
+        if not self.augment:
+            tile_hw = self.tile_hw[index]
+            box = letterbox(tile_hw, np.array([out_hw]), scaleup=False, float_pads=self.dialect.float_pads)
+            return LetterboxPlan(index, tile_hw, out_hw, box)
+        return self._plan_augmented(order, epoch, start, stop, out_hw)
+
+    def _draw(self, order: EpochOrder, epoch: int, start: int, stop: int) -> tuple[F64, F64]:
+        """Uniform numbers (B, SLOTS) and mixup ratios (B,)."""
+        streams = Streams(self.seed, epoch)
+        u, beta = np.empty((stop - start, SLOTS)), np.ones(stop - start)
+        for row, position in enumerate(range(start, stop)):
+            rng = streams.at(SAMPLE, int(order.mine[position]), int(order.repeat[position]))
+            rng.random(out=u[row])
+            if self.hyp.mixup > 0:
+                beta[row] = rng.beta(MIX_BETA, MIX_BETA)
+        return u, beta
+
+    def _plan_augmented(
+        self, order: EpochOrder, epoch: int, start: int, stop: int, out_hw: tuple[int, int]
+    ) -> AugmentPlan:
+        u, beta = self._draw(order, epoch, start, stop)
+        index, n = order.mine[start:stop], stop - start
+        layers = u[:, : 2 * LAYER].reshape(n, 2, LAYER)
+        mosaic = (layers[..., GATE] < self.hyp.mosaic) & self.mosaic
+        mixup = (u[:, MIX_GATE] < self.hyp.mixup) & self.mosaic  # closing mosaic closes mixup too, in all stock code
+        if not self.dialect.mixup_any:
+            mixup &= mosaic[:, 0]
+            mosaic[:, 1] = mosaic[:, 0]
+        tiles = self._pick_tiles(order, start, index, layers, u[:, MIX_INDEX])
+        counts = np.where(mosaic, 4, 1)
+        counts[~mixup, 1] = 0
+        if self.dialect.shuffle_tiles:
+            places = np.argsort(layers[..., PLACES : PLACES + 4], -1)
+            tiles = np.where(mosaic[..., None], np.take_along_axis(tiles, places, -1), tiles)
+        layout = self._layout(tiles, mosaic, layers, out_hw)
+        hyp = self.hyp
+        warp = self._warp(layers, layout["canvas"], out_hw)
+        return AugmentPlan(
+            index=index,
+            out_hw=out_hw,
+            tiles=tiles,
+            counts=counts,
+            ratio=np.where(mixup, beta, 1.0),
+            hsv=(2.0 * u[:, HSV : HSV + 3] - 1.0) * (hyp.hsv_h, hyp.hsv_s, hyp.hsv_v),
+            flipud=u[:, FLIPUD] < hyp.flipud,
+            fliplr=u[:, FLIPLR] < hyp.fliplr,
+            bgr=u[:, BGR] < hyp.bgr,
+            **layout,
+            **warp,
+        )
+
+    def _pick_tiles(self, order: EpochOrder, start: int, index: I64, layers: F64, mix_index: F64) -> I64:
+        """Image of every tile: the sample's own first, then partners drawn from the pool."""
+        n = len(index)
+        if self.recent:
+            # The pool of position p is the last `recent` positions, p included; at the start of an epoch, where fewer
+            # have been, the first `recent` ones. Either way each image is decoded once.
+            size = min(self.recent, len(order.mine))
+            first = np.maximum(np.arange(start, start + n) - size + 1, 0)
+            pool = order.mine
+        else:
+            size, first, pool = len(order.every), np.zeros(n, np.int64), order.every
+        picks = np.concatenate((layers[..., PARTNER : PARTNER + 3].reshape(n, 6), mix_index[:, None]), 1)
+        images = pool[first[:, None] + (picks * size).astype(np.int64)]
+        own = np.stack((index, images[:, 6]), 1)
+        return np.concatenate((own[..., None], images[:, :6].reshape(n, 2, 3)), -1)
+
+    def _layout(self, tiles: I64, mosaic: Bool, layers: F64, out_hw: tuple[int, int]) -> dict[str, npt.NDArray]:
+        """Where each tile lies on the canvas of its layer: four around a centre, or the first one alone."""
+        s, n = self.imgsz, len(tiles)
+        tile_hw = self.tile_hw[tiles]
+        half = -(-s // 2)
+        centre = (half + layers[..., CENTRE : CENTRE + 2] * (2 * s - 2 * half)).astype(np.int64)
+        rects, pads = mosaic_layout(tile_hw, centre, s)
+        label_pads, label_hw = pads.copy(), tile_hw.astype(np.float64)
+        lone = tile_hw[:, :, 0].reshape(2 * n, 2)
+        size, pad, label_pad, label, canvas = lone, np.zeros((2 * n, 2)), np.zeros((2 * n, 2)), lone, lone
+        if self.dialect.letterbox_first:
+            box = letterbox(lone, np.array([out_hw]), scaleup=True, float_pads=True)
+            size, pad, label_pad = box.new_hw, np.stack((box.left, box.top), 1), box.pad
+            label, canvas = lone * box.ratio[:, None], np.tile(out_hw, (2 * n, 1))
+        resize = np.where((size != lone).any(1, keepdims=True), size, 0).reshape(n, 2, 2)[:, 0]
+        alone = ~mosaic[..., None]
+
+        def put(array: F64, value: npt.NDArray) -> None:
+            array[:, :, 0] = np.where(alone, value.reshape(n, 2, -1), array[:, :, 0])
+
+        put(rects, np.concatenate((pad, pad + size[:, ::-1]), 1))
+        put(pads, pad)
+        put(label_pads, label_pad)
+        put(label_hw, label)
+        return {
+            "tile_hw": tile_hw.astype(np.float64),
+            "resize_hw": np.where(mosaic[:, :1], 0, resize),
+            "rects": rects,
+            "pads": pads,
+            "label_pads": label_pads,
+            "label_hw": label_hw,
+            "canvas": np.where(alone, canvas.reshape(n, 2, 2), 2.0 * s),
+        }
+
+    def _warp(self, layers: F64, canvas: F64, out_hw: tuple[int, int]) -> dict[str, F64]:
+        """Warp matrix of every layer."""
+        hyp = self.hyp
+        n = len(layers)
+        u = layers.reshape(2 * n, LAYER)
+        low, high = hyp.scale_range
+        scale = low + (high - low) * u[:, SCALE]
+        matrix = warp_matrix(
+            canvas.reshape(2 * n, 2),
+            np.tile(np.array(out_hw, np.float64), (2 * n, 1)),
+            (2.0 * u[:, PERSPECTIVE : PERSPECTIVE + 2] - 1.0) * hyp.perspective,
+            (2.0 * u[:, ANGLE] - 1.0) * hyp.degrees,
+            scale,
+            (2.0 * u[:, SHEAR : SHEAR + 2] - 1.0) * hyp.shear,
+            0.5 + (2.0 * u[:, TRANSLATE : TRANSLATE + 2] - 1.0) * hyp.translate,
+            self.dialect,
+        )
+        return {
+            "matrix": matrix.reshape(n, 2, 3, 3),
+            "inverse": invert(matrix).reshape(n, 2, 3, 3),
+            "scale": scale.reshape(n, 2),
+        }
