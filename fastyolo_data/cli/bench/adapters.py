@@ -10,7 +10,7 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 __all__ = ["ADAPTERS", "Adapter", "Settings", "available", "child_environment"]
 
@@ -97,7 +97,13 @@ class UltralyticsAdapter:
     package: str | None = "ultralytics"
     loader: Any
     # "disk" is its way of keeping decoded images in files, as LMDB and memmap are ours.
-    cache_modes = {"none": False, "ram": "ram", "disk": "disk", "memmap": "disk", "lmdb": "disk"}  # noqa: RUF012
+    cache_modes: ClassVar[dict[str, bool | str]] = {
+        "none": False,
+        "ram": "ram",
+        "disk": "disk",
+        "memmap": "disk",
+        "lmdb": "disk",
+    }
 
     def load(self) -> None:
         """Import the parts of Ultralytics that its trainer uses to make a loader."""
@@ -176,11 +182,13 @@ def available(name: str) -> bool:
     return package is None or importlib.util.find_spec(package) is not None
 
 
-def child_environment(config_dir: str) -> dict[str, str]:
+def child_environment(folder: str) -> dict[str, str]:
     """Return the environment of a contender's process.
 
     Args:
-        config_dir: a temporary folder in which Ultralytics may keep its settings, so that the user's stay untouched.
+        folder: a temporary folder in which Ultralytics may keep its settings, so that the user's stay untouched,
+            and in which killed processes may leave their temporary files.
     """
     offline = {"YOLO_AUTOINSTALL": "False", "YOLO_OFFLINE": "True", "YOLO_VERBOSE": "False"}
-    return {**os.environ, **offline, "YOLO_CONFIG_DIR": config_dir}
+    private = {"YOLO_CONFIG_DIR": folder, "TMPDIR": folder, "TEMP": folder, "TMP": folder}
+    return {**os.environ, **offline, **private}

@@ -69,6 +69,7 @@ def _bars(ax: Any, results: list[dict[str, Any]], labels: list[str]) -> None:
             va="bottom",
         )
     ax.set_xticks(range(len(labels)), labels)
+    ax.set_xlim(-0.7, len(labels) - 0.3)
     ax.set_ylabel("images per second")
     ax.set_title("As fast as batches come (median, MAD, every pass)", fontsize=10)
     ax.margins(y=0.15)
@@ -93,7 +94,7 @@ def _curves(ax: Any, results: list[dict[str, Any]], labels: list[str]) -> None:
     ax.set_xlabel("speed of the simulated GPU, images per second")
     ax.set_ylabel("share of time the GPU is busy, %")
     ax.set_title("GPU kept busy", fontsize=10)
-    ax.legend(frameon=False)
+    ax.legend(frameon=False, loc="best")
     _tidy(ax)
 
 

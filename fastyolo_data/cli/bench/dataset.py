@@ -56,7 +56,7 @@ def read_source(data: str, splits: Sequence[str], limit: int) -> Source:
     names: tuple[str, ...] = ()
     for split in splits:
         spec = resolve_data(data, split)
-        files += find_images(spec.sources, spec.root).files
+        files += find_images(spec.sources, spec.root).im_files
         names = names or spec.names
     found = len(files)
     if found > limit:
