@@ -142,7 +142,7 @@ class _Loose:
         poly = np.repeat(kinds[:, 2].astype(bool), kinds[:, 1])
         width = np.full(len(poly), self.width, np.int64)
         width[poly] = self.lens
-        values = np.array(self.values, np.float32)
+        values = _float32(self.values)
         starts = np.cumsum(width) - width
         columns, limited = _gather(values, starts, width, poly, counts, self.rules)
         owner = np.repeat(kinds[:, 0], kinds[:, 1])
@@ -157,6 +157,12 @@ class _Loose:
 def _split(text: bytes) -> list[list[str]]:
     """Return the words of each line that has any. Raises ValueError when the text is not UTF-8."""
     return [words for line in text.decode("utf-8-sig").splitlines() if (words := line.split())]
+
+
+def _float32(values: Sequence[float]) -> F32Array:
+    """Round to float32; what is too large becomes inf, which the checks reject."""
+    with np.errstate(over="ignore"):
+        return np.array(values, np.float32)
 
 
 def _gather(
@@ -258,7 +264,7 @@ def parse_label(text: bytes, where: str, rules: LabelRules) -> tuple[Columns, st
     if rules.task != "pose" and rules.pose_width:  # a pose set used for boxes
         lines = [(number, w[:5] if len(w) == rules.pose_width else w) for number, w in lines]
     polygons = _check_widths(lines, where, rules)
-    numbers = [np.array([_number(w, where, number) for w in words], np.float32) for number, words in lines]
+    numbers = [_float32([_number(w, where, number) for w in words]) for number, words in lines]
     at = [f"{where}:{number}" for number, _ in lines]
     width = np.array([len(v) for v in numbers], np.int64)
     columns, limited = _gather(

@@ -37,7 +37,7 @@ def report(
         )  # fmt: skip
     _warn_some(prefix, f"{len(skipped)} files skipped", [f"{p}: {r}" for p, r in _head(skipped)], len(skipped))
     notes = [f"{records.paths[i]}: {note}" for i, note in list(records.notes.items())[:_SHOWN]]
-    _warn_some(prefix, f"{len(records.notes)} label files repaired in memory", notes, len(records.notes))
+    _warn_some(prefix, f"{len(records.notes)} files used with remarks", notes, len(records.notes))
     misnamed = hint_other_normal_form(_missing_labels(records))
     hints = [*hints, *misnamed]
     _warn_some(prefix, f"{len(hints)} remarks on label files", list(hints[:_SHOWN]), len(hints))

@@ -31,7 +31,7 @@ _IO_THREADS = 32
 _TICK_NS = 20_000_000  # kernels stamp files with a clock of up to 10 ms
 _COARSE_TICK_NS = 2_000_000_000  # FAT and old network file systems
 
-Probe = Callable[[str], tuple[int, int]]
+Probe = Callable[[str], tuple[int, int] | tuple[int, int, str]]
 
 
 def load_labels(
@@ -53,7 +53,8 @@ def load_labels(
 
     Args:
         spec: the split, from resolve_data.
-        probe: returns (h, w) of an image file with its EXIF turn applied, or raises ImageDecodeError.
+        probe: returns (h, w) of an image file with its EXIF turn applied, and after them a remark where the user
+            should know something about a usable file; raises ImageDecodeError for others.
         task: "detect", "segment", "pose" or "obb": what label rows mean.
         single_cls: make every class 0.
         classes: keep boxes of these classes only; images stay.
@@ -300,15 +301,18 @@ def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], rules: LabelRul
     """Probe and parse a few files. Whatever is wrong with one of them ends up in errors."""
     hw = np.zeros((len(positions), 2), np.int32)
     errors: dict[int, str] = {}
+    notes: dict[int, str] = {}
     texts, names = [], []
     sizes = files.labels.size[positions].tolist()
     for i, (at, size) in enumerate(zip(positions.tolist(), sizes, strict=True)):
         text = b""
         try:
-            h, w = probe(files.im_files[at])
+            h, w, *remark = probe(files.im_files[at])
             if h < _MIN_SIDE or w < _MIN_SIDE:
                 raise ImageDecodeError(f"the image has {w}x{h} pixels, expected at least {_MIN_SIDE} on each side")
             hw[i] = h, w
+            if remark and remark[0]:
+                notes[i] = remark[0]
             if size > 0:
                 text = _read_text(files.lb_files[at], size)
         except ImageDecodeError as e:
@@ -318,7 +322,9 @@ def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], rules: LabelRul
         texts.append(text)
         names.append(files.lb_files[at])
     parsed = parse_labels(texts, names, rules)
-    return _Read(hw, parsed.columns, errors | parsed.errors, parsed.notes)
+    for i, note in parsed.notes.items():
+        notes[i] = f"{notes[i]}; {note}" if i in notes else note
+    return _Read(hw, parsed.columns, errors | parsed.errors, notes)
 
 
 def _read_text(path: str, size: int) -> bytes:
