@@ -27,7 +27,10 @@ __all__ = ["Decoded", "Decoder", "JpegApi", "read_image"]
 U8Bytes = npt.NDArray[np.uint8]
 
 _EOI = np.frombuffer(EOI, np.uint8)
-_FILLER = np.array([(37 * i * i + 91 * i + 13) % 255 for i in range(64)], np.uint8)  # any bytes but 0xFF
+# Any bytes but 0xFF. Several, because the few bits that a nearly complete file lacks may be the right ones by chance.
+_FILLERS = tuple(
+    np.array([(first + 37 * i * i + 91 * i) % 255 for i in range(64)], np.uint8) for first in (13, 230, 91)
+)
 _REDUCED = {1: 0, 2: cv2.IMREAD_REDUCED_COLOR_2, 4: cv2.IMREAD_REDUCED_COLOR_4, 8: cv2.IMREAD_REDUCED_COLOR_8}
 
 
@@ -73,7 +76,8 @@ class Decoder:
             data: (n,) uint8 C-contiguous, the whole file; only read.
             path: file name, for messages only.
             min_long_side: None for full size. Else a plain JPEG at least twice as long as this is decoded at the
-                smallest of 1/8, 1/4, 1/2 whose long side still has this many pixels; much faster.
+                smallest of 1/8, 1/4, 1/2 whose long side still has this many pixels and whose sides are whole numbers
+                (so that im is exactly hw0 divided by that); much faster.
 
         Returns:
             The picture; `im` may be a view of this decoder's memory, valid until its next call.
@@ -144,16 +148,19 @@ class Decoder:
         end = data.size
         while end and data[end - 1] == 0xFF:  # half a marker would hide what follows
             end -= 1
-        pictures = []
-        for tail in ((_EOI,), (_FILLER, _EOI)):
-            padded = np.concatenate((data[:end], *tail))
+        without = None
+        for filler in (_EOI, *_FILLERS):
+            padded = np.concatenate((data[:end], filler, _EOI))
             im = self._turbo(self._jpeg, padded, 1)[0] if header.plain and self._jpeg is not None else None
             if im is None:
                 im = _opencv(padded, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
             if im is None:
-                return bool(pictures)  # nothing decodes: not cut, but unusable
-            pictures.append(im.copy())
-        return not np.array_equal(*pictures)
+                return without is not None  # nothing decodes: not cut, but unusable
+            if without is None:
+                without = im.copy()
+            elif not np.array_equal(im, without):
+                return True
+        return False
 
 
 def read_image(path: str, jpeg: JpegApi | None = None) -> U8Image:
@@ -177,10 +184,14 @@ def read_image(path: str, jpeg: JpegApi | None = None) -> U8Image:
 
 
 def _divisor(header: JpegHeader, min_long_side: int) -> int:
-    """Return the largest of 8, 4, 2 that leaves min_long_side pixels, else 1."""
+    """Return the largest of 8, 4, 2 that leaves min_long_side pixels and divides both sides, else 1.
+
+    libjpeg rounds sides up: 555 pixels become 139 quarters, the last one beyond the edge. Taking those 139 for the
+    whole picture would shift it by up to a pixel against its boxes, so such sizes are not scaled.
+    """
     if min_long_side > 0:
         for divisor in (8, 4, 2):
-            if max(header.h, header.w) >= divisor * min_long_side:
+            if max(header.h, header.w) >= divisor * min_long_side and header.h % divisor == header.w % divisor == 0:
                 return divisor
     return 1
 

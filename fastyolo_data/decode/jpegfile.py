@@ -33,7 +33,7 @@ class JpegHeader(NamedTuple):
     Attributes:
         h, w: stored size, EXIF not applied; 0 when unknown.
         plain: 8-bit baseline, extended or progressive Huffman with one or three components, in legal order: every
-            decoder agrees on it. Anything else is left to OpenCV.
+            decoder agrees on it, and its tables are sound. Anything else is left to OpenCV.
         components: 1 grey, 3 colour, 4 CMYK.
         app1: the APP1 segments (EXIF, XMP) with their markers, in file order.
         scan: offset of the first SOS marker.
@@ -53,7 +53,7 @@ ODD = JpegHeader(0, 0, False, 0, (), 0)
 def read_jpeg_header(buf: bytes | memoryview) -> JpegHeader | None:
     """Walk the markers of a JPEG up to its first scan.
 
-    Stray bytes between markers are skipped as libjpeg does. Trailing pixel data is not looked at.
+    Stray bytes between markers are skipped as libjpeg does.
 
     Args:
         buf: the beginning of the file, from SOI on.
@@ -61,10 +61,9 @@ def read_jpeg_header(buf: bytes | memoryview) -> JpegHeader | None:
     Returns:
         None when buf ends before the first scan; ODD when the order or a length is illegal.
     """
-    pos, n = 2, len(buf)
+    pos, n, app1 = 2, len(buf), []
     h = w = components = 0
-    plain = False
-    app1: list[bytes] = []
+    plain, sound = False, True
     while True:
         while pos < n and buf[pos] != 0xFF:
             pos += 1
@@ -78,7 +77,7 @@ def read_jpeg_header(buf: bytes | memoryview) -> JpegHeader | None:
             continue
         length = buf[pos] << 8 | buf[pos + 1]
         if marker == 0xDA:
-            return JpegHeader(h, w, plain, components, tuple(app1), pos - 2) if h else ODD
+            return JpegHeader(h, w, plain and sound, components, tuple(app1), pos - 2) if h else ODD
         if length < 2 or (marker not in _SEGMENTS and (marker not in _SOF or h)):
             return ODD
         if marker == 0xE1:
@@ -86,14 +85,47 @@ def read_jpeg_header(buf: bytes | memoryview) -> JpegHeader | None:
                 return None
             app1.append(bytes(buf[pos - 2 : pos + length]))
         elif marker in _SOF:
-            if pos + 8 > n:
+            if pos + length > n:
                 return None
-            h, w, components = buf[pos + 3] << 8 | buf[pos + 4], buf[pos + 5] << 8 | buf[pos + 6], buf[pos + 7]
-            if not (h and w and length == 8 + 3 * components):
-                return ODD
-            fits = max(h, w) <= _MAX_SIDE and h * w <= _MAX_PIXELS
-            plain = marker in _PLAIN_SOF and buf[pos + 2] == 8 and components in (1, 3) and fits
+            h, w, components, plain = _read_frame(bytes(buf[pos - 1 : pos + length]))  # illegal: h = 0, ODD at the scan
+        elif marker == 0xC4:
+            if pos + length > n:
+                return None
+            sound = sound and _huffman_is_sound(bytes(buf[pos + 2 : pos + length]))
         pos += length
+
+
+@functools.lru_cache(256)
+def _read_frame(segment: bytes) -> tuple[int, int, int, bool]:
+    """Return (h, w, components, plain) of a frame header from its marker code on; zeros when it is illegal."""
+    if len(segment) < 9 or len(segment) != 9 + 3 * segment[8]:
+        return 0, 0, 0, False
+    h, w, components = segment[4] << 8 | segment[5], segment[6] << 8 | segment[7], segment[8]
+    if not (h and w and components):
+        return 0, 0, 0, False
+    legal = all(1 <= v >> 4 <= 4 and 1 <= v & 15 <= 4 for v in segment[10::3]) and max(segment[11::3]) < 4
+    plain = segment[0] in _PLAIN_SOF and segment[3] == 8 and components in (1, 3)
+    return h, w, components, plain and legal and max(h, w) <= _MAX_SIDE and h * w <= _MAX_PIXELS
+
+
+@functools.lru_cache(256)
+def _huffman_is_sound(content: bytes) -> bool:
+    """Tell whether Huffman tables (the content of a DHT segment) are legal; most files carry the standard ones."""
+    pos = 0
+    while pos < len(content):
+        head, counts = content[pos], content[pos + 1 : pos + 17]
+        symbols = content[pos + 17 : pos + 17 + sum(counts)]
+        room = 1
+        for count in counts:  # codes of each length must fit beside the shorter ones
+            room = 2 * room - count
+            if room < 0:
+                return False
+        if head & 0xEF > 3 or len(counts) < 16 or len(symbols) < sum(counts) or len(symbols) > 256:
+            return False
+        if head < 16 and max(symbols, default=0) > 15:
+            return False
+        pos += 17 + len(symbols)
+    return True
 
 
 def lacks_scans(data: bytes, header: JpegHeader) -> bool:

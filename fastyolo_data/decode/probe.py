@@ -15,11 +15,14 @@ from fastyolo_data.decode.report import undecodable, unreadable
 __all__ = ["probe_image"]
 
 _HEAD = 4096
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a named pipe must not block
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # by colour type
 _PNG_MAX_SIDE = 1 << 15
-# Chunks that may turn the picture (EXIF, also inside text chunks) or replace its first frame (animation)
-_PNG_SPECIAL = frozenset({b"eXIf", b"acTL", b"fcTL", b"tEXt", b"zTXt", b"iTXt"})
+# Chunks that may turn the picture (EXIF, in old files inside text) or replace its first frame (animation)
+_PNG_SPECIAL = frozenset({b"eXIf", b"acTL", b"fcTL"})
+_PNG_TEXT = frozenset({b"tEXt", b"zTXt", b"iTXt"})
+_PNG_TEXT_EXIF = b"Raw profile type"
 
 
 def probe_image(path: str, jpeg: JpegApi | None = None) -> tuple[int, int]:
@@ -37,7 +40,7 @@ def probe_image(path: str, jpeg: JpegApi | None = None) -> tuple[int, int]:
         ImageDecodeError: missing, empty, damaged, truncated, or in a format that OpenCV cannot decode.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        fd = os.open(path, _OPEN_FLAGS)
         try:
             head = os.read(fd, _HEAD)
             hw = _probe_jpeg(fd, head) if head.startswith(SOI) else None
@@ -45,6 +48,8 @@ def probe_image(path: str, jpeg: JpegApi | None = None) -> tuple[int, int]:
             os.close(fd)
         if hw is not None:
             return hw
+        if not head:
+            raise undecodable(path, head, 0)
         data = np.fromfile(path, np.uint8)
     except OSError as error:
         raise unreadable(path, error) from error
@@ -95,12 +100,14 @@ def _probe_png(data: memoryview, path: str) -> tuple[int, int] | None:
             raise undecodable(path, _PNG, size, f"it ends inside its {kind!r} chunk")
         if zlib.crc32(data[pos + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
             raise undecodable(path, _PNG, size, f"wrong checksum in its {kind!r} chunk")
-        seen.add(kind)
+        text_exif = kind in _PNG_TEXT and data[pos + 8 : pos + 24] == _PNG_TEXT_EXIF
+        seen.add(b"eXIf" if text_exif else kind)
         pos = end + 4
+    if data[8:16] != b"\0\0\0\rIHDR":
+        return None
     w, h, depth, colour, *method = struct.unpack_from(">IIBBBBB", data, 16)
     ordinary = (
-        data[12:16] == b"IHDR"
-        and depth in _PNG_DEPTHS.get(colour, ())
+        depth in _PNG_DEPTHS.get(colour, ())
         and method in ([0, 0, 0], [0, 0, 1])
         and 0 < h <= _PNG_MAX_SIDE
         and 0 < w <= _PNG_MAX_SIDE
