@@ -135,7 +135,10 @@ def example() -> dict[str, Any]:
     results = []
     for cache in ("none", "ram"):
         for name, speed in (("ours", 600.0), ("ultralytics", 200.0)):
-            passes = [{"images": speed, "batches": 10, "seconds": 1.0, "cpu_seconds": 2.0} for _ in range(3)]
+            passes = [
+                {"images": speed, "batches": 10, "seconds": 1.0, "cpu_seconds": 2.0, "other_cores": 0.4}
+                for _ in range(3)
+            ]
             gpu = [{"rate": r, "busy_seconds": min(1.0, speed / r), "seconds": 1.0} for r in (100.0, 400.0)]
             start = {"first_batch_seconds": 0.5, "since_start": 2.5}
             memory = {"metric": "pss", "peak": 9e8, "baseline": 6e8, "samples": 9}
@@ -154,8 +157,8 @@ def example() -> dict[str, Any]:
 def test_table_shows_every_number() -> None:
     text = report.table(example())
     assert text.count("cache: ") == 2
-    assert "ours / ultralytics: 3.00x images per second, 0.33x CPU seconds" in text
-    for word in ("600.0", "200.0", "3.33", "0.50 s", "300", "PSS MB", "100%", "50%", "400 img/s"):
+    assert "ours / ultralytics: 3.00x images per second (3.00 to 3.00 over the pairs of passes), 0.33x CPU" in text
+    for word in ("600.0", "200.0", "3.33", "0.50 s", "300", "PSS MB", "100%", "50%", "400 img/s", "0.4 cores"):
         assert word in text
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from fastyolo_data.cli.bench import checks
 from fastyolo_data.cli.bench.client import BenchError, Client
-from fastyolo_data.cli.bench.measure import Plan, Result
+from fastyolo_data.cli.bench.measure import Plan, Result, compare_results
 from fastyolo_data.cli.bench.memory import METRIC, PeakSampler, tree_bytes
 from fastyolo_data.cli.bench.stats import interleave, median_mad
 from fastyolo_data.cli.bench.worker import Session, tree_cpu_seconds
@@ -45,7 +45,7 @@ def test_median_and_mad() -> None:
 
 
 def test_summary_takes_medians_of_the_passes() -> None:
-    passes = [{"images": 100, "seconds": s, "cpu_seconds": 2.0} for s in (1.0, 2.0, 4.0)]
+    passes = [{"images": 100, "seconds": s, "cpu_seconds": 2.0, "other_cores": 0.0} for s in (1.0, 2.0, 4.0)]
     gpu = [{"rate": 400.0, "busy_seconds": b, "seconds": 1.0} for b in (0.2, 0.4)]
     result = Result("ours", "none", memory={"peak": 500, "baseline": 200}, passes=passes, gpu=gpu)
     summary = result.summary()
@@ -54,6 +54,17 @@ def test_summary_takes_medians_of_the_passes() -> None:
     assert summary["cpu_seconds_per_1000"] == 20
     assert summary["gpu_busy_share"] == {"400": pytest.approx(0.3)}
     assert summary["memory_over_baseline_bytes"] == 300
+
+
+def test_comparison_pairs_neighbouring_passes() -> None:
+    def result(name: str, speeds: list[float]) -> Result:
+        passes = [{"images": v, "seconds": 1.0, "cpu_seconds": 1.0, "other_cores": 0.0} for v in speeds]
+        return Result(name, "none", passes=passes)
+
+    found = compare_results(result("ours", [300, 150, 330]), result("stock", [100, 50, 110]))
+    assert found["speed_ratio_pairs"] == [3, 3, 3]  # a machine that is slow for a while slows both
+    assert found["speed_ratio"] == 3
+    assert (found["a"], found["b"], found["cache"]) == ("ours", "stock", "none")
 
 
 def test_estimate_grows_with_the_work() -> None:
@@ -141,7 +152,7 @@ def endless() -> Any:
 
 
 def session() -> Session:
-    s = Session("baseline")
+    s = Session("baseline", time.time())
     s.adapter = EndlessAdapter()  # type: ignore[assignment]
     s.stream = endless()
     return s
@@ -153,6 +164,7 @@ def test_a_pass_counts_whole_batches_for_the_time_asked() -> None:
     assert 0.3 <= done["seconds"] < 0.6
     assert 8 / 0.03 < done["images"] / done["seconds"] <= 8 / 0.005
     assert done["busy_seconds"] == 0
+    assert 0 <= done["other_cores"] <= (os.cpu_count() or 1) + 1
 
 
 def test_a_simulated_gpu_is_busy_for_its_share() -> None:

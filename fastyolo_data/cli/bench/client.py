@@ -39,7 +39,7 @@ class Client:
         self.log = folder / f"{adapter}.log"
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "fastyolo_data.cli.bench.worker", adapter],
+                [sys.executable, "-m", "fastyolo_data.cli.bench.worker", adapter, repr(time.time())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

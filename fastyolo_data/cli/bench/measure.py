@@ -18,7 +18,7 @@ from fastyolo_data.cli.bench.client import BenchError, Client
 from fastyolo_data.cli.bench.memory import METRIC, PeakSampler
 from fastyolo_data.cli.bench.stats import interleave, median_mad
 
-__all__ = ["Contender", "Plan", "Result", "run_round"]
+__all__ = ["Contender", "Plan", "Result", "compare_results", "run_round"]
 
 Say = Callable[[str], None]
 
@@ -107,7 +107,24 @@ class Result:
             "first_batch_warm_since_start_seconds": self.warm.get("since_start"),
             "memory_over_baseline_bytes": self.memory["peak"] - self.memory["baseline"] if self.memory else None,
             "gpu_busy_share": busy,
+            "other_cores": median_mad([p["other_cores"] for p in self.passes])[0],
         }
+
+
+def compare_results(a: Result, b: Result) -> dict[str, Any]:
+    """Return how many times as fast a is as b: the median over the pairs of neighbouring passes, and every pair."""
+    pairs = [
+        (p["images"] / p["seconds"]) / (q["images"] / q["seconds"]) for p, q in zip(a.passes, b.passes, strict=True)
+    ]
+    cpu = a.summary()["cpu_seconds_per_1000"] / b.summary()["cpu_seconds_per_1000"]
+    return {
+        "cache": a.cache,
+        "a": a.adapter,
+        "b": b.adapter,
+        "speed_ratio": median_mad(pairs)[0],
+        "speed_ratio_pairs": pairs,
+        "cpu_ratio": cpu,
+    }
 
 
 def run_round(contenders: Sequence[Contender], plan: Plan, folder: Path, say: Say) -> list[Result]:
@@ -136,7 +153,7 @@ def run_round(contenders: Sequence[Contender], plan: Plan, folder: Path, say: Sa
         for contender, result in zip(contenders, results, strict=True):
             say(f"  {contender.adapter}: warm start, one epoch to warm up")
             clients.append(stack.enter_context(Client(contender.adapter, folder)))
-            result.warm = _start(clients[-1], contender)
+            result.warm, _ = _start(clients[-1], contender)
             clients[-1].ask("warm", max_seconds=plan.warm_seconds)
             clients[-1].settle()
         _throughput(clients, results, plan, say)
@@ -144,25 +161,24 @@ def run_round(contenders: Sequence[Contender], plan: Plan, folder: Path, say: Sa
     return results
 
 
-def _start(client: Client, contender: Contender) -> dict[str, float]:
-    """Bring a process to its first batch; return the times."""
+def _start(client: Client, contender: Contender) -> tuple[dict[str, float], dict[str, str]]:
+    """Bring a process to its first batch; return the times and the versions of its packages."""
     loaded = client.ask("load")
     built = client.ask("build", settings=asdict(contender.settings))
     first = client.ask("first")
-    return {
+    times = {
         "import_seconds": loaded["import_seconds"],
         "build_seconds": built["build_seconds"],
         "first_batch_seconds": first["first_batch_seconds"],
         "since_start": first["since_start"],
-        "versions": loaded["versions"],
     }
+    return times, loaded["versions"]
 
 
 def _cold_start(contender: Contender, result: Result, plan: Plan, folder: Path) -> None:
     """Start once without any cache on disk: fills the label cache and the JIT cache, and shows the batches."""
     with Client(contender.adapter, folder) as client:
-        result.cold = _start(client, contender)
-        result.versions = dict(result.cold.pop("versions"))  # type: ignore[call-overload]
+        result.cold, result.versions = _start(client, contender)
         result.check = client.ask("describe", batches=plan.check_batches)
 
 

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fastyolo_data.cli.bench.measure import Result
+from fastyolo_data.cli.bench.measure import Result, compare_results
 
 __all__ = ["SCHEMA", "document", "table", "write_json"]
 
 SCHEMA = 1
+_NOISY = 0.15  # cores used by others from which the report warns
 
 
 def document(
@@ -35,6 +36,7 @@ def document(
         settings: sizes, passes, workers.
         dataset: what was loaded.
     """
+    rounds = [[r for r in results if r.cache == cache] for cache in dict.fromkeys(r.cache for r in results)]
     return {
         "schema": SCHEMA,
         "tool": "fastyolo bench",
@@ -45,6 +47,7 @@ def document(
         "settings": settings,
         "dataset": dataset,
         "results": [r.to_json() for r in results],
+        "comparisons": [compare_results(group[0], other) for group in rounds for other in group[1:]],
     }
 
 
@@ -67,7 +70,10 @@ def table(content: dict[str, Any]) -> str:
     lines = []
     for cache in dict.fromkeys(r["cache"] for r in content["results"]):
         group = [r for r in content["results"] if r["cache"] == cache]
-        lines += [f"cache: {cache}", *_speed_table(group), *_ratios(group), *_gpu_table(group), ""]
+        lines += [f"cache: {cache}", *_speed_table(group), *_ratios(content, cache), *_gpu_table(group), ""]
+    others = max(r["summary"]["other_cores"] for r in content["results"])
+    if others > _NOISY:
+        lines.append(f"Beware: other programs used {others:.1f} cores during the passes; the numbers are not reliable.")
     return "\n".join(lines).rstrip()
 
 
@@ -96,16 +102,16 @@ def _speed_table(group: Sequence[dict[str, Any]]) -> list[str]:
     return [*_align([head, *rows]), *notes]
 
 
-def _ratios(group: Sequence[dict[str, Any]]) -> list[str]:
-    """Return how the first contender compares with each other one."""
+def _ratios(content: dict[str, Any], cache: str) -> list[str]:
+    """Return how the first contender of a round compares with each other one."""
     lines = []
-    first = group[0]["summary"]
-    for other in group[1:]:
-        s = other["summary"]
-        lines.append(
-            f"  {group[0]['adapter']} / {other['adapter']}: {first['images_per_second'] / s['images_per_second']:.2f}x "
-            f"images per second, {first['cpu_seconds_per_1000'] / s['cpu_seconds_per_1000']:.2f}x CPU seconds"
-        )
+    for c in content["comparisons"]:
+        if c["cache"] == cache:
+            low, high = min(c["speed_ratio_pairs"]), max(c["speed_ratio_pairs"])
+            lines.append(
+                f"  {c['a']} / {c['b']}: {c['speed_ratio']:.2f}x images per second ({low:.2f} to {high:.2f} over the "
+                f"pairs of passes), {c['cpu_ratio']:.2f}x CPU seconds"
+            )
     return lines
 
 

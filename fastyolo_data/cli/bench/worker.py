@@ -1,7 +1,8 @@
-"""The child process of the benchmark: `python -m fastyolo_data.cli.bench.worker ADAPTER`.
+"""The child process of the benchmark: `python -m fastyolo_data.cli.bench.worker ADAPTER STARTED`.
 
 It reads one JSON request a line from stdin and answers each with one JSON line. Loaders print to stdout, so the
-answers go to a private copy of that file descriptor and fd 1 is pointed at stderr.
+answers go to a private copy of that file descriptor and fd 1 is pointed at stderr. STARTED is time.time() of the
+moment in which the parent started this process.
 
 Requests: load · build (settings) · first · describe (batches) · warm (max_seconds) · run (seconds, rate) · quit
 """
@@ -26,21 +27,21 @@ __all__ = ["Session", "main"]
 class Session:
     """The state of one contender between requests; each method answers the request of its name."""
 
-    def __init__(self, adapter: str) -> None:
+    def __init__(self, adapter: str, started: float) -> None:
         self.adapter = ADAPTERS[adapter]()
-        self.started = psutil.Process().create_time()
+        self.started = started
         self.stream: Iterator[dict[str, Any]] = iter(())
-        self.load_done = self.build_start = 0.0
+        self.build_start = 0.0
 
     def load(self) -> dict[str, Any]:
         """Import the loader's packages."""
         begin = time.perf_counter()
         self.adapter.load()
-        self.load_done = time.perf_counter()
+        seconds = time.perf_counter() - begin
         versions = {n: str(sys.modules[n].__version__) for n in ("torch", "cv2", "numba") if n in sys.modules}
         if self.adapter.package and hasattr(sys.modules.get(self.adapter.package), "__version__"):
             versions[self.adapter.package] = str(sys.modules[self.adapter.package].__version__)
-        return {"import_seconds": self.load_done - begin, "versions": versions}
+        return {"import_seconds": seconds, "versions": versions}
 
     def build(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Create the loader."""
@@ -87,7 +88,7 @@ class Session:
             next(self.stream)
         images = batches = 0
         busy = 0.0
-        cpu = tree_cpu_seconds()
+        machine, cpu = machine_cpu_seconds(), tree_cpu_seconds()
         begin = now = time.perf_counter()
         while now - begin < seconds:
             count = len(next(self.stream)["img"])
@@ -97,12 +98,14 @@ class Session:
             images += count
             batches += 1
             now = time.perf_counter()
+        cpu, machine = tree_cpu_seconds() - cpu, machine_cpu_seconds() - machine
         return {
             "images": images,
             "batches": batches,
             "seconds": now - begin,
-            "cpu_seconds": tree_cpu_seconds() - cpu,
+            "cpu_seconds": cpu,
             "busy_seconds": busy,
+            "other_cores": max(0.0, (machine - cpu) / (now - begin)),
         }
 
 
@@ -117,6 +120,13 @@ def tree_cpu_seconds() -> float:
             continue
         total += times.user + times.system + times.children_user + times.children_system
     return total
+
+
+def machine_cpu_seconds() -> float:
+    """Return the seconds in which the machine's processors were not idle, whoever used them."""
+    times = psutil.cpu_times()
+    names = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
+    return float(sum(getattr(times, name, 0.0) for name in names))
 
 
 def _describe_batch(batch: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +166,7 @@ def main(argv: list[str]) -> int:
     """Serve requests until stdin ends or `quit` comes."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    session = Session(argv[0])
+    session = Session(argv[0], float(argv[1]))
     for line in sys.stdin:
         request = json.loads(line)
         if request["do"] == "quit":
