@@ -1,0 +1,7 @@
+"""Assembly: worker threads, batch memory, batch formats."""
+
+from fastyolo_data.assemble.batch import BatchJob, DeviceBatch, Uploader
+from fastyolo_data.assemble.buffers import BatchMemory
+from fastyolo_data.assemble.engine import Engine
+
+__all__ = ["BatchJob", "BatchMemory", "DeviceBatch", "Engine", "Uploader"]

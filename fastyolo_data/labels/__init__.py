@@ -5,7 +5,9 @@
 | data_yaml.py | yaml, dict, folder, list or image → DataSpec |
 | find.py | DataSpec → image files; image file → label file |
 | filestat.py | sizes and times of many files |
-| parse.py | label text → columns, or an error that locates the fault |
+| rows.py | rules of a task; rows of numbers → columns |
+| parse.py | one label text → columns, or an error that locates the fault |
+| parse_many.py | many label texts → columns, fast |
 | columns.py | labels of many files as flat arrays |
 | cache.py | columns ↔ cache file |
 | scan.py | all of it together: load_labels |
@@ -14,7 +16,8 @@
 
 from fastyolo_data.labels.data_yaml import resolve_data
 from fastyolo_data.labels.find import IMG_SUFFIXES, find_images, label_path
-from fastyolo_data.labels.parse import LabelRules, parse_label
+from fastyolo_data.labels.parse import parse_label
+from fastyolo_data.labels.rows import LabelRules
 from fastyolo_data.labels.scan import load_labels
 
 __all__ = ["IMG_SUFFIXES", "LabelRules", "find_images", "label_path", "load_labels", "parse_label", "resolve_data"]

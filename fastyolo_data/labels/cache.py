@@ -24,7 +24,7 @@ import numpy.typing as npt
 from fastyolo_data.datatypes import DataSpec, PackedStrings
 from fastyolo_data.labels.columns import Columns
 from fastyolo_data.labels.filestat import FileStats
-from fastyolo_data.labels.parse import LabelRules
+from fastyolo_data.labels.rows import LabelRules
 
 __all__ = ["ScanRecords", "cache_folders", "cache_name", "read_cache", "write_cache"]
 

@@ -19,8 +19,9 @@ from fastyolo_data.labels.cache import ScanRecords, cache_folders, cache_name, r
 from fastyolo_data.labels.columns import Columns, offsets_of
 from fastyolo_data.labels.filestat import FileStats, stat_files
 from fastyolo_data.labels.find import find_images, label_paths
-from fastyolo_data.labels.parse import LabelRules, parse_labels
+from fastyolo_data.labels.parse_many import parse_labels
 from fastyolo_data.labels.report import check_any_label, nothing_left, report
+from fastyolo_data.labels.rows import LabelRules
 
 __all__ = ["load_labels"]
 
@@ -53,40 +54,45 @@ def load_labels(
 
     Args:
         spec: the split, from resolve_data.
-        probe: returns (h, w) of an image file with its EXIF turn applied, and after them a remark where the user
-            should know something about a usable file; raises ImageDecodeError for others.
+        probe: returns (h, w) of an image with its EXIF turn applied, then a remark if the user should know something
+            about a usable file; raises ImageDecodeError for an unusable one.
         task: "detect", "segment", "pose" or "obb": what label rows mean.
         single_cls: make every class 0.
         classes: keep boxes of these classes only; images stay.
         fraction: share of the sorted image list to use, from its head; above 1 a number of images.
         cache_dir: folder for the label cache instead of the data set's `.fastyolo` or the user's cache folder.
         rescan: read every file again, whatever the cache says.
-        threads: for reading files; None picks few for a local and many for a slow disk.
+        threads: for reading; None picks few for a local and many for a slow disk.
         verbose: show a progress bar and a summary.
-        augment: this split is for training, so no label at all is an error instead of a warning.
+        augment: for training: that there is no label file at all is an error, not a warning.
         prefix: put before every message, for example "train: ".
 
-    Returns:
-        The table; images that could not be used are in its `skipped`, with reasons.
-
     Raises:
-        ConfigError: bad arguments, or no usable image, or (augment) no label file.
+        ConfigError: bad arguments, no usable image, or (augment) no label file.
     """
     rules = _rules(spec, task, single_cls, classes, threads)
-    started = time.time_ns()
+    run = _Run(rules, probe, threads, verbose, prefix, time.time_ns())
     found = find_images(spec.sources, spec.root, fraction)
-    files = _Files.look_at(found.im_files)
-    scan = _scan_or_reuse(files, spec, rules, probe, cache_dir, rescan, threads, verbose, prefix, started)
+    scan = _scan_or_reuse(_Files.look_at(found.im_files), spec, run, cache_dir, rescan)
     skipped = {**found.skipped, **scan.skipped}
-    records = scan.records
-    if not len(records):
+    if not len(scan.records):
         raise ConfigError(nothing_left(spec, prefix, skipped))
-    source = f"{scan.read} files read, {len(files.im_files) - scan.read} from the label cache"
-    how = f"{source}, {(time.time_ns() - started) / 1e9:.1f} s"
-    report(records, skipped, found.hints, prefix, verbose, how)
-    check_any_label(records, augment, prefix)
-    columns = _chosen_labels(records.columns, task, single_cls, classes, prefix)
-    return _table(records, columns, found.im_files, skipped)
+    report(scan.records, skipped, found.hints, prefix, verbose, scan.how(run))
+    check_any_label(scan.records, augment, prefix)
+    columns = _chosen_labels(scan.records.columns, task, single_cls, classes, prefix)
+    return _table(scan.records, columns, found.im_files, skipped)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The settings of one call of load_labels, and when it began (ns)."""
+
+    rules: LabelRules
+    probe: Probe
+    threads: int | None
+    verbose: bool
+    prefix: str
+    started: int
 
 
 @dataclass
@@ -113,6 +119,12 @@ class _Scan:
     skipped: dict[str, str]
     read: int
 
+    def how(self, run: _Run) -> str:
+        """Say where the labels came from and how long it took."""
+        seconds = (time.time_ns() - run.started) / 1e9
+        cached = len(self.records) + len(self.skipped) - self.read
+        return f"{self.read} files read, {cached} from the label cache, {seconds:.1f} s"
+
 
 def _rules(
     spec: DataSpec, task: str, single_cls: bool, classes: Sequence[int] | None, threads: int | None
@@ -135,20 +147,9 @@ def _rules(
 # ------------------------------------------------------------------------------------------------------- cache or scan
 
 
-def _scan_or_reuse(
-    files: _Files,
-    spec: DataSpec,
-    rules: LabelRules,
-    probe: Probe,
-    cache_dir: Path | None,
-    rescan: bool,
-    threads: int | None,
-    verbose: bool,
-    prefix: str,
-    started: int,
-) -> _Scan:
+def _scan_or_reuse(files: _Files, spec: DataSpec, run: _Run, cache_dir: Path | None, rescan: bool) -> _Scan:
     """Take unchanged files from the cache, read the others, and bring the cache up to date."""
-    folders, name = cache_folders(spec, cache_dir), cache_name(spec, rules)
+    folders, name = cache_folders(spec, cache_dir), cache_name(spec, run.rules)
     old = None if rescan else read_cache(folders, name)
     n = len(files.im_files)
     old_at = np.full(n, -1, np.int64) if old is None else _unchanged(old, files)
@@ -156,11 +157,11 @@ def _scan_or_reuse(
     if old is not None and not len(todo):
         records = old if np.array_equal(old_at, np.arange(len(old))) else _merge(files, old, old_at, None, todo)
         return _Scan(records, {}, 0)
-    fresh = _read_files(files, todo, rules, probe, threads, verbose, prefix)
+    fresh = _read_files(files, todo, run)
     records = _merge(files, old, old_at, fresh, todo)
     skipped = {files.im_files[todo[i]]: reason for i, reason in sorted(fresh.errors.items())}
     if len(todo) > len(fresh.errors) or (old is not None and len(records) < len(old)):
-        write_cache(folders, name, _with_doubts(records, started))
+        write_cache(folders, name, _with_doubts(records, run.started))
     return _Scan(records, skipped, len(todo))
 
 
@@ -244,15 +245,7 @@ class _Read:
     notes: dict[int, str] = field(default_factory=dict)
 
 
-def _read_files(
-    files: _Files,
-    todo: npt.NDArray[np.int64],
-    rules: LabelRules,
-    probe: Probe,
-    threads: int | None,
-    verbose: bool,
-    prefix: str,
-) -> _Read:
+def _read_files(files: _Files, todo: npt.NDArray[np.int64], run: _Run) -> _Read:
     """Probe the images and parse the labels at positions todo, in threads, with a progress bar."""
     from tqdm import tqdm
 
@@ -260,8 +253,8 @@ def _read_files(
     parts: list[_Read] = []
     images = backgrounds = skipped = 0
     where = os.path.dirname(files.lb_files[todo[0]])
-    with tqdm(total=len(todo), desc=f"{prefix}Scanning {where}", unit="img", disable=not verbose) as bar:
-        for part in _parts(lambda lo, hi: _read_chunk(files, todo[lo:hi], rules, probe), bounds, threads):
+    with tqdm(total=len(todo), desc=f"{run.prefix}Scanning {where}", unit="img", disable=not run.verbose) as bar:
+        for part in _parts(lambda lo, hi: _read_chunk(files, todo[lo:hi], run), bounds, run.threads):
             parts.append(part)
             good = len(part.hw) - len(part.errors)
             images += good
@@ -297,7 +290,7 @@ def _parts(
         pool.shutdown(cancel_futures=True)
 
 
-def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], rules: LabelRules, probe: Probe) -> _Read:
+def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], run: _Run) -> _Read:
     """Probe and parse a few files. Whatever is wrong with one of them ends up in errors."""
     hw = np.zeros((len(positions), 2), np.int32)
     errors: dict[int, str] = {}
@@ -307,7 +300,7 @@ def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], rules: LabelRul
     for i, (at, size) in enumerate(zip(positions.tolist(), sizes, strict=True)):
         text = b""
         try:
-            h, w, *remark = probe(files.im_files[at])
+            h, w, *remark = run.probe(files.im_files[at])
             if h < _MIN_SIDE or w < _MIN_SIDE:
                 raise ImageDecodeError(f"the image has {w}x{h} pixels, expected at least {_MIN_SIDE} on each side")
             hw[i] = h, w
@@ -321,7 +314,7 @@ def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], rules: LabelRul
             errors[i] = f"{type(e).__name__}: {e}"
         texts.append(text)
         names.append(files.lb_files[at])
-    parsed = parse_labels(texts, names, rules)
+    parsed = parse_labels(texts, names, run.rules)
     for i, note in parsed.notes.items():
         notes[i] = f"{notes[i]}; {note}" if i in notes else note
     return _Read(hw, parsed.columns, errors | parsed.errors, notes)

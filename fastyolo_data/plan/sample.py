@@ -72,6 +72,8 @@ class AugmentPlan:
         ratio: (B,) float64 weight of the first layer under mixup, else 1.
         hsv: (B, 3) float64 signed gains.
         flipud, fliplr, bgr: (B,) bool.
+        hsv_active: whether the colour step runs at all (some gain of hyp is not 0).
+        projective: whether matrices may have a perspective part (hyp perspective is not 0).
     """
 
     index: I64
@@ -93,6 +95,8 @@ class AugmentPlan:
     flipud: Bool
     fliplr: Bool
     bgr: Bool
+    hsv_active: bool
+    projective: bool
 
     def __len__(self) -> int:
         return len(self.index)
@@ -180,6 +184,8 @@ class SamplePlanner:
             flipud=u[:, FLIPUD] < hyp.flipud,
             fliplr=u[:, FLIPLR] < hyp.fliplr,
             bgr=u[:, BGR] < hyp.bgr,
+            hsv_active=bool(hyp.hsv_h or hyp.hsv_s or hyp.hsv_v),
+            projective=bool(hyp.perspective),
             **layout,
             **warp,
         )
