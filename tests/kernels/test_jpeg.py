@@ -169,6 +169,39 @@ def test_fresh_processes_with_cold_and_warm_cache(api, tmp_path):
         assert run.stdout.split() == ["0", "40", "50", str(total), "hits", str(hits)]
 
 
+FORKING = """
+import os, sys
+import numpy as np
+from fastyolo_data.kernels import jpeg
+api = jpeg.load()
+data, out = np.fromfile(sys.argv[1], np.uint8), np.empty(1 << 16, np.uint8)
+before = api.decode(data, out, 1)
+child = os.fork()
+if not child:
+    os._exit(0 if api.decode(data, out, 1) == before else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_works_after_fork(api, tmp_path):
+    (tmp_path / "a.jpg").write_bytes(encode(photo(40, 50)))
+    command = [sys.executable, "-c", FORKING, str(tmp_path / "a.jpg")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_foreign_module_named_turbojpeg_is_left_alone(api, tmp_path):
+    """PyTurboJPEG installs turbojpeg.py."""
+    (tmp_path / "turbojpeg.py").write_text("raise RuntimeError('imported')")
+    (tmp_path / "a.jpg").write_bytes(encode(photo(40, 50)))
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "a.jpg")]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("0 40 50 ")
+
+
 @pytest.mark.parametrize("switch", [{"FASTYOLO_JPEG": "opencv"}, {"NUMBA_DISABLE_JIT": "1"}])
 def test_switched_off(switch):
     code = "from fastyolo_data.kernels import jpeg; print(jpeg.load())"
