@@ -30,7 +30,7 @@ __all__ = ["ScanRecords", "cache_folders", "cache_name", "read_cache", "write_ca
 
 _LOG = logging.getLogger("fastyolo_data")
 _MAGIC = b"FASTYOLO-LABELS\n"
-_VERSION = 1
+_VERSION = 1  # raise it whenever parsing, or what the probe accepts, gives other results
 _HEAD = struct.Struct("<16sIIQQ")  # magic, version, crc of the rest, bytes of the rest, bytes of the JSON header
 _ALIGN = 64
 _FIELDS = {
@@ -63,9 +63,9 @@ class ScanRecords:
         return len(self.paths)
 
 
-def cache_name(spec: DataSpec, rules: LabelRules) -> str:
-    """Return the cache file's name: another one for each image list, task, number of classes and kpt_shape."""
-    key = [_VERSION, [str(s) for s in spec.sources], str(spec.root), rules.task, rules.nc, rules.kpt_shape]
+def cache_name(spec: DataSpec, rules: LabelRules, fraction: float = 1.0) -> str:
+    """Return the cache file's name: another one for each list, fraction, task, number of classes and kpt_shape."""
+    key = [_VERSION, [str(s) for s in spec.sources], str(spec.root), rules.task, rules.nc, rules.kpt_shape, fraction]
     digest = hashlib.blake2b(json.dumps(key).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     return f"labels-{rules.task}-{digest}.fastyolo"
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FileStats", "stat_files"]
+__all__ = ["NO_FILE", "UNKNOWN", "FileStats", "stat_files"]
+
+NO_FILE = -1
+UNKNOWN = -2  # permission denied, a link to itself, a failing disk
 
 _SLOW = 50e-6  # seconds per stat; local file systems take 3e-6, network ones 200e-6 and more
 _PROBE = 32
@@ -21,7 +24,9 @@ _THREADS = 32
 
 @dataclass(frozen=True)
 class FileStats:
-    """Columns of (n,) int64: size in bytes (-1 where there is no regular file), mtime_ns, ctime_ns.
+    """Columns of (n,) int64: size in bytes, mtime_ns, ctime_ns.
+
+    The size is NO_FILE where there is no regular file, UNKNOWN where the system does not let us know.
 
     ctime is kept because it changes when a file of equal size and mtime is moved into place.
     """
@@ -62,8 +67,10 @@ def _stat_list(paths: Sequence[str]) -> list[tuple[int, int, int]]:
 def _stat_one(path: str) -> tuple[int, int, int]:
     try:
         s = os.stat(path)
-    except (OSError, ValueError):  # ValueError: a NUL in the name
-        return (-1, 0, 0)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
+        return (NO_FILE, 0, 0)
+    except OSError:
+        return (UNKNOWN, 0, 0)
     if not stat.S_ISREG(s.st_mode):
-        return (-1, 0, 0)
+        return (NO_FILE, 0, 0)
     return (s.st_size, s.st_mtime_ns, s.st_ctime_ns)

@@ -17,7 +17,7 @@ from fastyolo_data.datatypes import TASKS, DataSpec, LabelTable, PackedStrings
 from fastyolo_data.errors import ConfigError, ImageDecodeError
 from fastyolo_data.labels.cache import ScanRecords, cache_folders, cache_name, read_cache, write_cache
 from fastyolo_data.labels.columns import Columns, offsets_of
-from fastyolo_data.labels.filestat import FileStats, stat_files
+from fastyolo_data.labels.filestat import UNKNOWN, FileStats, stat_files
 from fastyolo_data.labels.find import find_images, label_paths
 from fastyolo_data.labels.parse_many import parse_labels
 from fastyolo_data.labels.report import check_any_label, nothing_left, report
@@ -57,8 +57,7 @@ def load_labels(
         probe: returns (h, w) of an image with its EXIF turn applied, then a remark if the user should know something
             about a usable file; raises ImageDecodeError for an unusable one.
         task: "detect", "segment", "pose" or "obb": what label rows mean.
-        single_cls: make every class 0.
-        classes: keep boxes of these classes only; images stay.
+        single_cls, classes: make every class 0; keep only boxes of these classes (images stay).
         fraction: share of the sorted image list to use, from its head; above 1 a number of images.
         cache_dir: folder for the label cache instead of the data set's `.fastyolo` or the user's cache folder.
         rescan: read every file again, whatever the cache says.
@@ -73,7 +72,7 @@ def load_labels(
     rules = _rules(spec, task, single_cls, classes, threads)
     run = _Run(rules, probe, threads, verbose, prefix, time.time_ns())
     found = find_images(spec.sources, spec.root, fraction)
-    scan = _scan_or_reuse(_Files.look_at(found.im_files), spec, run, cache_dir, rescan)
+    scan = _scan_or_reuse(_Files.look_at(found.im_files), spec, run, cache_dir, rescan, fraction)
     skipped = {**found.skipped, **scan.skipped}
     if not len(scan.records):
         raise ConfigError(nothing_left(spec, prefix, skipped))
@@ -147,9 +146,11 @@ def _rules(
 # ------------------------------------------------------------------------------------------------------- cache or scan
 
 
-def _scan_or_reuse(files: _Files, spec: DataSpec, run: _Run, cache_dir: Path | None, rescan: bool) -> _Scan:
+def _scan_or_reuse(
+    files: _Files, spec: DataSpec, run: _Run, cache_dir: Path | None, rescan: bool, fraction: float
+) -> _Scan:
     """Take unchanged files from the cache, read the others, and bring the cache up to date."""
-    folders, name = cache_folders(spec, cache_dir), cache_name(spec, run.rules)
+    folders, name = cache_folders(spec, cache_dir), cache_name(spec, run.rules, fraction)
     old = None if rescan else read_cache(folders, name)
     n = len(files.im_files)
     old_at = np.full(n, -1, np.int64) if old is None else _unchanged(old, files)
@@ -306,7 +307,7 @@ def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], run: _Run) -> _
             hw[i] = h, w
             if remark and remark[0]:
                 notes[i] = remark[0]
-            if size > 0:
+            if size > 0 or size == UNKNOWN:  # opening it says what is wrong; it must not pass for a background
                 text = _read_text(files.lb_files[at], size)
         except ImageDecodeError as e:
             errors[i] = str(e)

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fastyolo_data.datatypes import DataSpec, LabelTable
 from fastyolo_data.errors import ImageDecodeError
+from fastyolo_data.labels import load_labels
 
 
 class CountingProbe:
@@ -73,3 +75,14 @@ def user_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user_cache"))
     monkeypatch.delenv("FASTYOLO_CACHE_DIR", raising=False)
     return tmp_path / "user_cache/fastyolo_data/labels"
+
+
+@pytest.fixture
+def load(tmp_path: Path, probe: CountingProbe) -> Callable[..., LabelTable]:
+    """Return load(**options) for <tmp>/ds with classes a, b, c."""
+
+    def _load(names: str = "abc", **options: object) -> LabelTable:
+        spec = DataSpec((tmp_path / "ds/images/train",), tuple(names), tmp_path / "ds", origin="data.yaml")
+        return load_labels(spec, probe=options.pop("probe", probe), verbose=options.pop("verbose", False), **options)
+
+    return _load

@@ -9,7 +9,9 @@ import pytest
 
 from fastyolo_data.errors import LabelError
 from fastyolo_data.labels.columns import Columns
-from fastyolo_data.labels.parse import LabelRules, parse_label, parse_labels
+from fastyolo_data.labels.parse import parse_label
+from fastyolo_data.labels.parse_many import parse_labels
+from fastyolo_data.labels.rows import LabelRules
 
 DETECT2 = LabelRules("detect", 2)
 
