@@ -10,6 +10,7 @@ from fastyolo_data.errors import ConfigError
 
 __all__ = ["check_matplotlib", "draw"]
 
+_LINES = ("-", "--", ":", "-.")  # one for each cache mode
 _COLOURS = ("#1565c0", "#e65100", "#2e7d32", "#6a1b9a", "#00838f", "#ad1457", "#9e9d24", "#4e342e")
 
 
@@ -54,9 +55,15 @@ def draw(path: Path, content: dict[str, Any]) -> None:
 def _bars(ax: Any, results: list[dict[str, Any]], labels: list[str]) -> None:
     """Draw the median of the passes as bars, their MAD as whiskers, and every pass as a dot."""
     for i, r in enumerate(results):
-        s, colour = r["summary"], _COLOURS[i % len(_COLOURS)]
+        s = r["summary"]
         ax.bar(
-            i, s["images_per_second"], yerr=s["images_per_second_mad"], color=colour, alpha=0.85, capsize=6, width=0.6
+            i,
+            s["images_per_second"],
+            yerr=s["images_per_second_mad"],
+            color=_colour(results, r),
+            alpha=0.85,
+            capsize=6,
+            width=0.6,
         )
         speeds = [p["images"] / p["seconds"] for p in r["passes"]]
         ax.plot([i + 0.2] * len(speeds), speeds, ".", color="black", markersize=4, alpha=0.6)
@@ -83,8 +90,8 @@ def _curves(ax: Any, results: list[dict[str, Any]], labels: list[str]) -> None:
     for i, r in enumerate(results):
         share = {float(rate): 100 * v for rate, v in r["summary"]["gpu_busy_share"].items()}
         rates = sorted(share) or rates
-        colour = _COLOURS[i % len(_COLOURS)]
-        ax.plot(list(share), list(share.values()), "o-", color=colour, label=labels[i].replace("\n", ", "))
+        colour, line = _colour(results, r), _LINES[_rank(results, r, "cache") % len(_LINES)]
+        ax.plot(list(share), list(share.values()), f"o{line}", color=colour, label=labels[i].replace("\n", ", "))
         dots = [(p["rate"], 100 * p["busy_seconds"] / p["seconds"]) for p in r["gpu"]]
         ax.plot([d[0] for d in dots], [d[1] for d in dots], ".", color=colour, markersize=4, alpha=0.5)
     ax.set_xscale("log", base=2)
@@ -96,6 +103,16 @@ def _curves(ax: Any, results: list[dict[str, Any]], labels: list[str]) -> None:
     ax.set_title("GPU kept busy", fontsize=10)
     ax.legend(frameon=False, loc="best")
     _tidy(ax)
+
+
+def _rank(results: list[dict[str, Any]], result: dict[str, Any], key: str) -> int:
+    """Return the position of result[key] among the different values of that key."""
+    return list(dict.fromkeys(r[key] for r in results)).index(result[key])
+
+
+def _colour(results: list[dict[str, Any]], result: dict[str, Any]) -> str:
+    """Return the colour of the result's loader, the same in all cache modes."""
+    return _COLOURS[_rank(results, result, "adapter") % len(_COLOURS)]
 
 
 def _tidy(ax: Any) -> None:

@@ -46,7 +46,7 @@ class Plan:
     def estimate(self, contenders: int) -> float:
         """Return roughly how many seconds a round takes: starts and warm-up, then passes with their skipped batches."""
         timed = self.passes + len(self.gpu_rates) * self.gpu_passes
-        return contenders * (35 + 2 * self.seconds + timed * (self.seconds + 2.5)) + 8
+        return contenders * (12 + self.warm_seconds / 2 + 2 * self.seconds + timed * (self.seconds + 2.5)) + 8
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The child process of the benchmark: `python -m fastyolo_data.cli.bench.worker ADAPTER STARTED`.
+"""The child process of the benchmark: started by client.py with the arguments ADAPTER STARTED.
 
 It reads one JSON request a line from stdin and answers each with one JSON line. Loaders print to stdout, so the
 answers go to a private copy of that file descriptor and fd 1 is pointed at stderr. STARTED is time.time() of the
@@ -35,13 +35,14 @@ class Session:
 
     def load(self) -> dict[str, Any]:
         """Import the loader's packages."""
+        already = sorted({"torch", "numba", "cv2"} & sys.modules.keys())
         begin = time.perf_counter()
         self.adapter.load()
         seconds = time.perf_counter() - begin
         versions = {n: str(sys.modules[n].__version__) for n in ("torch", "cv2", "numba") if n in sys.modules}
         if self.adapter.package and hasattr(sys.modules.get(self.adapter.package), "__version__"):
             versions[self.adapter.package] = str(sys.modules[self.adapter.package].__version__)
-        return {"import_seconds": seconds, "versions": versions}
+        return {"import_seconds": seconds, "versions": versions, "already_imported": already}
 
     def build(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Create the loader."""
@@ -174,7 +175,3 @@ def main(argv: list[str]) -> int:
         answers.write(json.dumps(_answer(session, request)) + "\n")
         answers.flush()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
