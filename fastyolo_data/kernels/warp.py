@@ -281,50 +281,54 @@ def _plain_row(p, q, f, first, second, third):
 # contract: multiply-add in one instruction; the others let min/max become single instructions. All values are finite.
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nnan", "ninf", "nsz"})
 def _hsv_row(p, q, f, hue_mul, hue_add, sat, val, red, green, blue):
-    """Interpolate a row horizontally and shift its hue, saturation and value.
+    """Interpolate a row horizontally and shift its hue, saturation and value, rounding where OpenCV rounds.
 
-    Hue is counted in sextants (60 degrees = 1, red at 0): h = hue_mul * h + hue_add. Saturation and value are
-    multiplied and clipped. Channels are carried as 8.8 fixed point in float32, so full scale is 65280.
+    The stock chain holds the picture as bytes after the warp, as H (0..179), S, V bytes before and after its table
+    look-ups (which cut fractions off), and as bytes at the end. Doing the same keeps saturated pictures within a level
+    or two of it; smooth arithmetic would be up to c / 60 away, as H has steps of 2 degrees.
 
-    Source: the hexcone model of A. R. Smith, "Color gamut transform pairs", SIGGRAPH 1978; RGB from hue as
-    red = |h - 3| - 1, green = 2 - |h - 2|, blue = 2 - |h - 4|, each clipped to [0, 1].
+    H' = floor(hue_mul * H + hue_add) on the circle of 180; S' and V' are floor(gain * x), at most 255.
+
+    Source: the hexcone model of A. R. Smith, "Color gamut transform pairs", SIGGRAPH 1978, with OpenCV's 8-bit scales;
+    RGB from hue in sextants h as red = |h - 3| - 1, green = 2 - |h - 2|, blue = 2 - |h - 4|, each clipped to [0, 1].
     """
     m, e = uint32(EVEN), uint32(8)
-    full, unit, half = float32(65280.0), float32(1.0 / 256.0), float32(0.5)
-    zero, one, two = float32(0.0), float32(1.0), float32(2.0)
-    three, four, six = float32(3.0), float32(4.0), float32(6.0)
+    byte, half, circle, step = float32(255.0), float32(0.5), float32(180.0), float32(30.0)
+    zero, one, two, three, four = float32(0.0), float32(1.0), float32(2.0), float32(3.0), float32(4.0)
     for i in range(red.shape[0]):
         w = f[i]
         pe = p[i] & m
-        br = (pe << e) + ((q[i] & m) - pe) * w
+        br = (pe << e) + ((q[i] & m) - pe) * w + uint32(ROUND)
         pg = (p[i] >> e) & uint32(255)
-        gg = (pg << e) + (((q[i] >> e) & uint32(255)) - pg) * w
-        b = float32(int32(br & uint32(0xFFFF)))
-        r = float32(int32(br >> uint32(16)))
-        g = float32(int32(gg))
+        gg = (pg << e) + (((q[i] >> e) & uint32(255)) - pg) * w + uint32(128)
+        b = float32(int32((br >> e) & uint32(255)))
+        r = float32(int32(br >> uint32(24)))
+        g = float32(int32(gg >> e))
         v = max(r, max(g, b))
         c = v - min(r, min(g, b))
         cc, vv = max(c, one), max(v, one)
         d = one / (cc * vv)  # one division serves 1 / c and 1 / v
-        num, off = r - g, four
+        num, off = r - g, float32(120.0)
         if v == g:
-            num, off = b - r, two
+            num, off = b - r, float32(60.0)
         if v == r:
             num, off = g - b, zero
-        h = num * (d * vv) + off
+        h = np.floor(num * step * (d * vv) + (off + half))
         if h < zero:
-            h = h + six
+            h = h + circle
         h = h * hue_mul + hue_add
         if h < zero:
-            h = h + six
-        if h >= six:
-            h = h - six
-        v2 = min(v * val, full)
-        c2 = min(c * sat * (v2 * (d * cc)), v2)
-        low = v2 - c2
-        red[i] = uint8(int32((low + c2 * max(zero, min(one, abs(h - three) - one))) * unit + half))
-        green[i] = uint8(int32((low + c2 * max(zero, min(one, two - abs(h - two)))) * unit + half))
-        blue[i] = uint8(int32((low + c2 * max(zero, min(one, two - abs(h - four)))) * unit + half))
+            h = h + circle
+        if h >= circle:
+            h = h - circle
+        h = np.floor(h) * float32(1.0 / 30.0)
+        s2 = min(np.floor(np.floor(c * byte * (d * cc) + half) * sat), byte)
+        v2 = min(np.floor(v * val), byte)
+        c2 = v2 * s2 * float32(1.0 / 255.0)
+        low = v2 - c2 + half
+        red[i] = uint8(int32(low + c2 * max(zero, min(one, abs(h - three) - one))))
+        green[i] = uint8(int32(low + c2 * max(zero, min(one, two - abs(h - two)))))
+        blue[i] = uint8(int32(low + c2 * max(zero, min(one, two - abs(h - four)))))
 
 
 @inline
@@ -381,7 +385,7 @@ def render_sample(dst, tiles, tiles2, rects, pads, counts, inv, ratio, hue_mode,
         _layer_tables(tiles2, rects[1], pads[1], counts[1], inv[1], fliplr, width, spans[1], scratch, ROW_TABLES + 8)
     hue_add, hue_mul = float32(0.0), float32(1.0)
     if hue_mode == HUE_ADDITIVE:
-        hue_add = float32(gains[0] * 6.0)
+        hue_add = float32(gains[0] * 180.0)
     elif hue_mode == HUE_MULTIPLICATIVE:
         hue_mul = float32(1.0 + gains[0])
     sat, val = float32(max(1.0 + gains[1], 0.0)), float32(max(1.0 + gains[2], 0.0))

@@ -1,0 +1,71 @@
+"""Runs one of our plans through the transforms of the installed Ultralytics."""
+
+from __future__ import annotations
+
+import random
+from copy import copy
+from unittest import mock
+
+import numpy as np
+from ultralytics.cfg import DEFAULT_CFG
+from ultralytics.data.augment import Format, LetterBox, Mosaic, MixUp, RandomFlip, RandomHSV, RandomPerspective
+from ultralytics.data.dataset import YOLODataset
+
+from fastyolo_data import LoadImagesAndLabels
+from fastyolo_data.plan import AugmentPlan
+
+
+def stock_dataset(ours: LoadImagesAndLabels, names: tuple[str, ...], img_path: str, **kw) -> YOLODataset:
+    """The stock data set over the same images, cache off; checks that both list them in the same order."""
+    args = dict(
+        img_path=img_path, imgsz=ours.imgsz, batch_size=ours.config.batch, augment=ours.augment, hyp=copy(DEFAULT_CFG),
+        rect=ours.rect, cache=False, stride=ours.stride, pad=ours.config.pad, task="detect",
+        data={"names": dict(enumerate(names)), "nc": len(names), "channels": 3},
+    )  # fmt: skip
+    stock = YOLODataset(**{**args, **kw})
+    assert [str(f) for f in stock.im_files] == ours.im_files
+    return stock
+
+
+def _layer(stock: YOLODataset, plan: AugmentPlan, row: int, k: int) -> dict:
+    """Mosaic (or not) and warp of one layer, with the plan's draws."""
+    s = stock.imgsz
+    labels = stock.get_image_and_label(int(plan.tiles[row, k, 0]))
+    if plan.counts[row, k] == 4:
+        mosaic = Mosaic(stock, imgsz=s, p=1.0)
+        mosaic.get_indexes = lambda: [int(i) for i in plan.tiles[row, k, 1:]]
+        centre = plan.rects[row, k, 3, [1, 0]]  # the fourth tile begins at the centre: y, x
+        draws = iter([0.0, float(centre[0]), float(centre[1])])
+        with mock.patch.object(random, "uniform", lambda a, b: next(draws)):
+            labels = mosaic(labels)
+    h, w = plan.out_hw
+    perspective = RandomPerspective(perspective=0.001 if plan.projective else 0.0, size=(w, h))
+    matrix = plan.matrix[row, k].astype(np.float32)
+    perspective._compute_affine_matrix = lambda img, size: (matrix, float(plan.scale[row, k]))
+    return perspective(labels)
+
+
+def stock_sample(stock: YOLODataset, plan: AugmentPlan, row: int) -> dict:
+    """The finished stock sample of one row of a plan."""
+    labels = _layer(stock, plan, row, 0)
+    if plan.counts[row, 1]:
+        mixup = MixUp(stock, p=1.0)
+        other = _layer(stock, plan, row, 1)
+        labels["mix_labels"] = [other]
+        params = {"r": float(plan.ratio[row])}
+        labels = mixup.apply_instances(mixup.apply_image(labels, params), params)
+        labels.pop("mix_labels")
+    if plan.hsv_active:
+        gains = plan.hsv[row]
+        with mock.patch.object(np.random, "uniform", lambda a, b, n: gains.copy()):
+            labels = RandomHSV(1.0, 1.0, 1.0).apply_image(labels)
+    for direction, flag in (("vertical", plan.flipud[row]), ("horizontal", plan.fliplr[row])):
+        labels = RandomFlip(1.0 if flag else 0.0, direction)(labels)
+    with mock.patch.object(random, "uniform", lambda a, b: 0.0 if plan.bgr[row] else 1.0):
+        return Format(bgr=0.5)(labels)
+
+
+def stock_letterbox(stock: YOLODataset, index: int) -> dict:
+    """The finished stock validation sample of one image."""
+    box = LetterBox(new_shape=(stock.imgsz, stock.imgsz), scaleup=False)
+    return Format()(box(stock.get_image_and_label(index)))
