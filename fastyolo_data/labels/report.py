@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from fastyolo_data.datatypes import DataSpec
 from fastyolo_data.errors import ConfigError
@@ -35,16 +36,17 @@ def report(
             "%s%d images, %d backgrounds, %d skipped, %d boxes (%s)",
             prefix, len(records), backgrounds, len(skipped), len(records.columns.cls), how,
         )  # fmt: skip
-    _warn_some(prefix, f"{len(skipped)} files skipped", [f"{p}: {r}" for p, r in _head(skipped)], len(skipped))
-    notes = [f"{records.paths[i]}: {note}" for i, note in list(records.notes.items())[:_SHOWN]]
+    _warn_some(prefix, f"{len(skipped)} files skipped", _reasons(skipped), len(skipped))
+    notes = [f"{records.paths[i]}: {note}" for i, note in islice(records.notes.items(), _SHOWN)]
     _warn_some(prefix, f"{len(records.notes)} files used with remarks", notes, len(records.notes))
     misnamed = hint_other_normal_form(_missing_labels(records))
     hints = [*hints, *misnamed]
     _warn_some(prefix, f"{len(hints)} remarks on label files", list(hints[:_SHOWN]), len(hints))
 
 
-def _head(skipped: Mapping[str, str]) -> list[tuple[str, str]]:
-    return [item for item, _ in zip(skipped.items(), range(_SHOWN), strict=False)]
+def _reasons(skipped: Mapping[str, str]) -> list[str]:
+    """Return the first few reasons, each starting with its path once."""
+    return [r if r.startswith(p) else f"{p}: {r}" for p, r in islice(skipped.items(), _SHOWN)]
 
 
 def _warn_some(prefix: str, title: str, lines: Sequence[str], total: int) -> None:
@@ -64,7 +66,7 @@ def _missing_labels(records: ScanRecords) -> list[str]:
 
 def nothing_left(spec: DataSpec, prefix: str, skipped: Mapping[str, str]) -> str:
     """Return the message for a split without any usable image."""
-    causes = "".join(f"\n  {p}: {r}" for p, r in _head(skipped))
+    causes = "".join(f"\n  {line}" for line in _reasons(skipped))
     more = f"\n  … and {len(skipped) - _SHOWN} more" if len(skipped) > _SHOWN else ""
     return (
         f"{prefix}{spec.origin}: no usable image is left, all {len(skipped)} were skipped; expected at least one "

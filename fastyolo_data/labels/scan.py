@@ -18,7 +18,7 @@ from fastyolo_data.errors import ConfigError, ImageDecodeError
 from fastyolo_data.labels.cache import ScanRecords, cache_folders, cache_name, read_cache, write_cache
 from fastyolo_data.labels.columns import Columns, offsets_of
 from fastyolo_data.labels.filestat import UNKNOWN, FileStats, stat_files
-from fastyolo_data.labels.find import find_images, label_paths
+from fastyolo_data.labels.find import find_images, label_path, label_paths
 from fastyolo_data.labels.parse_many import parse_labels
 from fastyolo_data.labels.report import check_any_label, nothing_left, report
 from fastyolo_data.labels.rows import LabelRules
@@ -27,6 +27,8 @@ __all__ = ["load_labels"]
 
 _LOG = logging.getLogger("fastyolo_data")
 _CHUNK = 128  # files per task of a thread: large enough for array speed, small enough for a lively progress bar
+_TRIAL = 8  # files that tell a slow disk from a fast one; also the files per task on a slow one
+_SLOW_FILE = 300e-6  # seconds per image and label; 40e-6 on a local disk whose files are in memory
 _MIN_SIDE = 10  # pixels; the stock code drops smaller images
 _IO_THREADS = 32
 _TICK_NS = 20_000_000  # kernels stamp files with a clock of up to 10 ms
@@ -96,18 +98,16 @@ class _Run:
 
 @dataclass
 class _Files:
-    """The distinct images of a split, their label files, and the stats of both."""
+    """The distinct images of a split, and the stats of them and of their label files."""
 
     im_files: list[str]
-    lb_files: list[str]
     images: FileStats
     labels: FileStats
 
     @classmethod
     def look_at(cls, im_files: Sequence[str]) -> _Files:
         distinct = list(dict.fromkeys(im_files))
-        lb_files = label_paths(distinct)
-        return cls(distinct, lb_files, stat_files(distinct), stat_files(lb_files))
+        return cls(distinct, stat_files(distinct), stat_files(distinct, label_paths))
 
 
 @dataclass
@@ -250,12 +250,11 @@ def _read_files(files: _Files, todo: npt.NDArray[np.int64], run: _Run) -> _Read:
     """Probe the images and parse the labels at positions todo, in threads, with a progress bar."""
     from tqdm import tqdm
 
-    bounds = [(lo, min(lo + _CHUNK, len(todo))) for lo in range(0, len(todo), _CHUNK)]
     parts: list[_Read] = []
     images = backgrounds = skipped = 0
-    where = os.path.dirname(files.lb_files[todo[0]])
+    where = os.path.dirname(label_path(files.im_files[todo[0]]))
     with tqdm(total=len(todo), desc=f"{run.prefix}Scanning {where}", unit="img", disable=not run.verbose) as bar:
-        for part in _parts(lambda lo, hi: _read_chunk(files, todo[lo:hi], run), bounds, run.threads):
+        for part in _parts(lambda lo, hi: _read_chunk(files, todo[lo:hi], run), len(todo), run.threads):
             parts.append(part)
             good = len(part.hw) - len(part.errors)
             images += good
@@ -264,29 +263,36 @@ def _read_files(files: _Files, todo: npt.NDArray[np.int64], run: _Run) -> _Read:
             bar.set_postfix_str(f"{images} images, {backgrounds} backgrounds, {skipped} skipped", refresh=False)
             bar.update(len(part.hw))
     result = _Read(np.concatenate([p.hw for p in parts]), Columns.concat([p.columns for p in parts]))
-    for (lo, _), part in zip(bounds, parts, strict=True):
+    starts = offsets_of(np.array([len(p.hw) for p in parts])).tolist()
+    for lo, part in zip(starts, parts, strict=False):
         result.errors |= {lo + i: e for i, e in part.errors.items()}
         result.notes |= {lo + i: e for i, e in part.notes.items()}
     return result
 
 
-def _parts(
-    work: Callable[[int, int], _Read], bounds: Sequence[tuple[int, int]], threads: int | None
-) -> Iterator[_Read]:
-    """Yield work(lo, hi) for all bounds in order, from as many threads as the disk deserves."""
+def _parts(work: Callable[[int, int], _Read], n: int, threads: int | None) -> Iterator[_Read]:
+    """Yield work(lo, hi) over 0..n in order, from as many threads as the disk deserves.
+
+    A few files are read first to see whether most of the time passes waiting.
+    """
+    first = min(_TRIAL, n)
     wall, cpu = time.perf_counter(), time.thread_time()
-    yield work(*bounds[0])
+    yield work(0, first)
     wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
-    rest = bounds[1:]
+    slow = wall > 3 * cpu and wall > _SLOW_FILE * first
+    chunk = min(_CHUNK, _TRIAL) if slow else _CHUNK
     if threads is None:
-        threads = _IO_THREADS if wall > 3 * cpu else min(2, os.cpu_count() or 1)
-    if threads == 1 or len(rest) < 2:
-        for lo, hi in rest:
+        threads = _IO_THREADS if slow else min(2, os.cpu_count() or 1)
+    else:
+        chunk = min(chunk, max(_TRIAL, (n - first) // (4 * threads)))
+    bounds = [(lo, min(lo + chunk, n)) for lo in range(first, n, chunk)]
+    if threads == 1 or len(bounds) < 2:
+        for lo, hi in bounds:
             yield work(lo, hi)
         return
-    pool = ThreadPoolExecutor(min(threads, len(rest)), thread_name_prefix="fastyolo-scan")
+    pool = ThreadPoolExecutor(min(threads, len(bounds)), thread_name_prefix="fastyolo-scan")
     try:
-        yield from pool.map(lambda b: work(*b), rest)
+        yield from pool.map(lambda b: work(*b), bounds)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -296,7 +302,8 @@ def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], run: _Run) -> _
     hw = np.zeros((len(positions), 2), np.int32)
     errors: dict[int, str] = {}
     notes: dict[int, str] = {}
-    texts, names = [], []
+    names = label_paths([files.im_files[at] for at in positions.tolist()])
+    texts = []
     sizes = files.labels.size[positions].tolist()
     for i, (at, size) in enumerate(zip(positions.tolist(), sizes, strict=True)):
         text = b""
@@ -308,13 +315,12 @@ def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], run: _Run) -> _
             if remark and remark[0]:
                 notes[i] = remark[0]
             if size > 0 or size == UNKNOWN:  # opening it says what is wrong; it must not pass for a background
-                text = _read_text(files.lb_files[at], size)
+                text = _read_text(names[i], size)
         except ImageDecodeError as e:
             errors[i] = str(e)
         except Exception as e:  # a probe may raise anything; one file must not end the scan of all
             errors[i] = f"{type(e).__name__}: {e}"
         texts.append(text)
-        names.append(files.lb_files[at])
     parsed = parse_labels(texts, names, run.rules)
     for i, note in parsed.notes.items():
         notes[i] = f"{notes[i]}; {note}" if i in notes else note

@@ -199,11 +199,12 @@ def test_bad_arguments(options: dict[str, Any], words: list[str], make: Any, loa
 
 def test_nothing_left_is_an_error_with_causes(make: Any, load: Any) -> None:
     make("a", "5 0.5 0.5 0.1 0.1")
-    make("b", ROW, image=b"")
+    bad = make("b", ROW, image=b"")
     with pytest.raises(ConfigError) as e:
         load()
     for word in ("all 2 were skipped", "a.png", "class 5", "b.png", "data.yaml"):
         assert word in str(e.value)
+    assert f"{bad}: {bad}" not in str(e.value)  # the reason names the path already
 
 
 def test_no_label_file_at_all(make: Any, load: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -227,8 +228,7 @@ def test_any_number_of_threads_gives_the_same(threads: int | None, make: Any, lo
     _assert_same(one, load(threads=threads, rescan=True))
 
 
-def test_a_slow_disk_gets_many_threads(make: Any, load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_module, "_CHUNK", 4)
+def test_a_slow_disk_gets_many_threads(make: Any, load: Any) -> None:
     for i in range(200):
         make(f"{i:03}", ROW)
     seen: set[int] = set()
@@ -253,13 +253,13 @@ def test_an_interrupt_stops_soon(make: Any, load: Any, monkeypatch: pytest.Monke
     def probe(path: str) -> tuple[int, int]:
         calls.append(path)
         time.sleep(0.005)
-        if len(calls) == 10:
+        if len(calls) == 30:
             raise KeyboardInterrupt
         return (20, 20)
 
     with pytest.raises(KeyboardInterrupt):
         load(probe=probe, threads=2)
-    assert len(calls) < 50
+    assert 30 <= len(calls) < 60
 
 
 def test_memory_of_a_table(make: Any, load: Any) -> None:
