@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import get_dialect
 from fastyolo_data.kernels import jpeg
 from fastyolo_data.labels import label_path
-from fastyolo_data.plan import EpochOrder, SamplePlanner, batch_shapes, plan_order, rect_order, tile_shape
+from fastyolo_data.plan import EpochOrder, SamplePlanner, batch_shapes, plan_order, rect_order, share_size, tile_shape
 from fastyolo_data.store import DiskStore
 
 __all__ = ["LoadImagesAndLabels"]
@@ -196,6 +197,13 @@ class LoadImagesAndLabels:
         """Changes whenever something that plans depend on was assigned."""
         return (self._version,)
 
+    @property
+    def samples(self) -> int:
+        """Samples of one epoch for this rank."""
+        c = self.config
+        n = len(self) if self._indices is None else len(self._indices)
+        return share_size(n, c.batch, c.rank, c.world_size, c.augment and not c.rect)
+
     def order(self, epoch: int) -> EpochOrder:
         """Images of one epoch for this rank."""
         c = self.config
@@ -239,8 +247,10 @@ class LoadImagesAndLabels:
         if self.augment:
             pool = TilePool(self._pool_size, int(self.tile_hw.prod(1).max()))
         rows = int(max(self.tile_hw.max(), self.imgsz, 0 if self.batch_shapes is None else self.batch_shapes.max()))
+        # Scaled decoding moves pixels by more than the fast numerics promise (docs/decisions/002), so it is asked for.
         # Validation pictures are never decoded scaled, so that metrics do not move.
-        return SampleContext(self.table, self._store(self.augment and not exact), pool, self.dialect, exact, rows)
+        scaled = self.augment and not exact and os.environ.get("FASTYOLO_SCALED_DECODE") == "1"
+        return SampleContext(self.table, self._store(scaled), pool, self.dialect, exact, rows)
 
     def _store(self, scaled: bool) -> DiskStore:
         api = jpeg.load()

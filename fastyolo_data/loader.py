@@ -178,7 +178,7 @@ class _Stream:
         self._uploader = uploader
         self._planner = dataset.planner()
         self._order: tuple[int, EpochOrder] | None = None
-        self.batches = count_batches(len(self._epoch_order(epoch).mine), dataset.config)
+        self.batches = count_batches(dataset.samples, dataset.config)
 
     def _epoch_order(self, epoch: int) -> EpochOrder:
         if self._order is None or self._order[0] != epoch:
@@ -211,7 +211,7 @@ class _Sampler:
         self.epoch: int | None = None
 
     def __len__(self) -> int:
-        return len(self._dataset.order(self.epoch or 0).mine)
+        return self._dataset.samples
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._dataset.order(self.epoch or 0).mine.tolist())

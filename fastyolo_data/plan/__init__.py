@@ -1,7 +1,7 @@
 """Planning: epoch order, rect shapes and every random draw, as pure functions of (seed, epoch, index)."""
 
 from fastyolo_data.plan.geometry import tile_shape
-from fastyolo_data.plan.order import EpochOrder, batch_shapes, plan_order, rect_order
+from fastyolo_data.plan.order import EpochOrder, batch_shapes, plan_order, rect_order, share_size
 from fastyolo_data.plan.sample import AugmentPlan, LetterboxPlan, SamplePlanner
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "batch_shapes",
     "plan_order",
     "rect_order",
+    "share_size",
     "tile_shape",
 ]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fastyolo_data.plan.streams import Streams
 
-__all__ = ["EpochOrder", "batch_shapes", "plan_order", "rect_order"]
+__all__ = ["EpochOrder", "batch_shapes", "plan_order", "rect_order", "share_size"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -69,6 +69,11 @@ def plan_order(
     return EpochOrder(every, every[positions], repeats[positions], positions // batch)
 
 
+def share_size(n: int, batch: int, rank: int, world_size: int, pad_ranks: bool) -> int:
+    """Number of samples that plan_order gives a rank of an epoch of n."""
+    return -(-n // world_size) if pad_ranks else len(_block(n, batch, rank, world_size))
+
+
 def _deal(n: int, rank: int, world_size: int) -> I64:
     """Positions rank, rank + world_size, ...; padded from the start so that all ranks have equally many."""
     share = -(-n // world_size)
@@ -77,7 +82,8 @@ def _deal(n: int, rank: int, world_size: int) -> I64:
 
 def _block(n: int, batch: int, rank: int, world_size: int) -> I64:
     """A contiguous run of whole batches; the last ranks may get less, or nothing."""
-    share = -(-(-(-n // batch)) // world_size) * batch
+    batches = -(-n // batch)
+    share = -(-batches // world_size) * batch
     return np.arange(min(rank * share, n), min((rank + 1) * share, n))
 
 
