@@ -158,7 +158,7 @@ def test_table_shows_every_number() -> None:
     text = report.table(example())
     assert text.count("cache: ") == 2
     assert "ours / ultralytics: 3.00x images per second (3.00 to 3.00 over the pairs of passes), 0.33x CPU" in text
-    for word in ("600.0", "200.0", "3.33", "0.50 s", "300", "PSS MB", "100%", "50%", "400 img/s", "0.4 cores"):
+    for word in ("600.0", "200.0", "3.33", "0.50 s", "300", "memory MB", "100%", "50%", "400 img/s", "0.4 cores"):
         assert word in text
 
 

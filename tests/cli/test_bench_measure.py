@@ -18,7 +18,7 @@ from fastyolo_data.cli.bench import checks
 from fastyolo_data.cli.bench.adapters import ADAPTERS, available
 from fastyolo_data.cli.bench.client import BenchError, Client
 from fastyolo_data.cli.bench.measure import Plan, Result, compare_results
-from fastyolo_data.cli.bench.memory import METRIC, PeakSampler, tree_bytes
+from fastyolo_data.cli.bench.memory import METRIC, PeakSampler, TreeMemory, tree_memory
 from fastyolo_data.cli.bench.stats import interleave, median_mad
 from fastyolo_data.cli.bench.worker import Session, tree_cpu_seconds
 
@@ -91,34 +91,67 @@ def holder() -> Any:
         process.communicate(timeout=10)
 
 
-def test_memory_of_a_child_is_seen(holder: Any) -> None:
-    small, large = tree_bytes(holder(1)), tree_bytes(holder(200))
+@pytest.mark.parametrize("kind", ["pss", "footprint"])
+def test_memory_of_a_child_is_seen(holder: Any, kind: str) -> None:
+    small, large = (getattr(tree_memory(holder(n)), kind) for n in (1, 200))
     assert 190 * MB < large - small < 210 * MB
-    own = tree_bytes(os.getpid())  # this process and both children
-    assert own > small + large
+    own = getattr(tree_memory(os.getpid()), kind)  # this process and both children
+    assert own > 200 * MB + small
 
 
 def test_memory_of_no_process_is_zero() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait(timeout=30)
-    assert tree_bytes(process.pid) == 0
+    assert tree_memory(process.pid) == TreeMemory(0, 0)
 
 
 @pytest.mark.skipif(METRIC != "pss", reason="only Linux tells the proportional set size")
 def test_shared_pages_are_counted_once() -> None:
     block = bytearray(b"x") * (120 * MB)
-    before = tree_bytes(os.getpid())
+    before = tree_memory(os.getpid())
     pid = os.fork()
     if pid == 0:
         time.sleep(30)
         os._exit(0)
     try:
         time.sleep(0.2)
-        assert tree_bytes(os.getpid()) - before < 60 * MB
+        after = tree_memory(os.getpid())
+        assert after.pss - before.pss < 60 * MB
+        assert after.footprint - before.footprint < 60 * MB
         assert len(block) == 120 * MB
     finally:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
+
+
+MAP = """
+import mmap, sys
+with open(sys.argv[1], "rb") as f:
+    m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+total = sum(m[i] for i in range(0, len(m), 4096))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(METRIC != "pss", reason="only Linux tells the proportional set size")
+def test_footprint_does_not_depend_on_strangers(tmp_path: Path) -> None:
+    """A second process that maps the same file halves the PSS of the first one's pages, but not its footprint."""
+    (tmp_path / "library").write_bytes(os.urandom(64 * MB))
+    command = [sys.executable, "-c", MAP, str(tmp_path / "library")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "ready\n"
+        alone = tree_memory(first.pid)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as second:
+            assert second.stdout is not None
+            assert second.stdout.readline() == "ready\n"
+            shared = tree_memory(first.pid)
+            second.communicate(timeout=10)
+        first.communicate(timeout=10)
+    assert alone.pss - shared.pss > 25 * MB
+    assert abs(alone.footprint - shared.footprint) < 4 * MB
+    assert alone.footprint > 64 * MB
 
 
 def test_peak_sampler_keeps_the_highest(holder: Any) -> None:
@@ -126,7 +159,7 @@ def test_peak_sampler_keeps_the_highest(holder: Any) -> None:
     with PeakSampler(pid, interval=0.02) as sampler:
         time.sleep(0.2)
     assert sampler.samples > 2
-    assert sampler.peak >= 150 * MB
+    assert min(sampler.peak.pss, sampler.peak.footprint) >= 150 * MB
 
 
 def test_cpu_seconds_include_children_that_ended() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from fastyolo_data.cli.bench.adapters import Settings
 from fastyolo_data.cli.bench.checks import compare, implausible
 from fastyolo_data.cli.bench.client import BenchError, Client
-from fastyolo_data.cli.bench.memory import METRIC, PeakSampler
+from fastyolo_data.cli.bench.memory import METRIC, PeakSampler, TreeMemory
 from fastyolo_data.cli.bench.stats import interleave, median_mad
 
 __all__ = ["Contender", "Plan", "Result", "compare_results", "run_round"]
@@ -71,7 +71,7 @@ class Result:
         versions: of the packages in its process.
         cold, warm: answers to a start with no label cache and to one with everything cached.
         check: description of its batches.
-        memory: peak and baseline bytes, and which metric they are.
+        memory: peak and baseline in bytes (see memory.py), and which metric they are.
         passes: one dict for each throughput pass.
         gpu: one dict for each pass against a simulated GPU, with its `rate`.
     """
@@ -145,7 +145,7 @@ def run_round(contenders: Sequence[Contender], plan: Plan, folder: Path, say: Sa
         _cold_start(contender, result, plan, folder)
     _check(contenders, results)
     say("  memory: a process that only imports torch, cv2 and numba, then each loader alone")
-    baseline = _baseline_bytes(folder)
+    baseline = _baseline(folder)
     for contender, result in zip(contenders, results, strict=True):
         _memory(contender, result, plan, folder, baseline)
     with contextlib.ExitStack() as stack:
@@ -193,19 +193,26 @@ def _check(contenders: Sequence[Contender], results: Sequence[Result]) -> None:
         raise BenchError("nothing was timed, because the batches are not comparable:\n  " + "\n  ".join(problems))
 
 
-def _baseline_bytes(folder: Path) -> int:
+def _baseline(folder: Path) -> TreeMemory:
     """Return the peak memory of a process that imports torch, cv2 and numba and nothing else."""
     with Client("baseline", folder) as client, PeakSampler(client.process.pid) as sampler:
         client.ask("load")
     return sampler.peak
 
 
-def _memory(contender: Contender, result: Result, plan: Plan, folder: Path, baseline: int) -> None:
+def _memory(contender: Contender, result: Result, plan: Plan, folder: Path, baseline: TreeMemory) -> None:
     """Sample the memory of one contender alone, from its start through two passes' worth of loading."""
     with Client(contender.adapter, folder) as client, PeakSampler(client.process.pid) as sampler:
         _start(client, contender)
         client.ask("run", seconds=2 * plan.seconds, rate=None)
-    result.memory = {"metric": METRIC, "peak": sampler.peak, "baseline": baseline, "samples": sampler.samples}
+    result.memory = {
+        "metric": METRIC,
+        "peak": sampler.peak.footprint,
+        "baseline": baseline.footprint,
+        "peak_pss": sampler.peak.pss,
+        "baseline_pss": baseline.pss,
+        "samples": sampler.samples,
+    }
 
 
 def _throughput(clients: Sequence[Client], results: Sequence[Result], plan: Plan, say: Say) -> None:

@@ -79,8 +79,8 @@ def table(content: dict[str, Any]) -> str:
 
 def _speed_table(group: Sequence[dict[str, Any]]) -> list[str]:
     """Return the main table of one round."""
-    metric = group[0]["memory"]["metric"].upper()
-    head = ("loader", "img/s", "± MAD", "CPU s/1000", "first batch", "no label cache", f"{metric} MB")
+    metric = group[0]["memory"]["metric"]
+    head = ("loader", "img/s", "± MAD", "CPU s/1000", "first batch", "no label cache", "memory MB")
     rows = []
     for r in group:
         s = r["summary"]
@@ -97,8 +97,10 @@ def _speed_table(group: Sequence[dict[str, Any]]) -> list[str]:
         )
     notes = ["  CPU: whole process tree. First batch: after the imports. "]
     notes[0] += "Memory: peak of the process tree above a process that only imports torch, cv2 and numba."
-    if metric != "PSS":
-        notes.append("  RSS counts shared pages once for each process; only Linux tells the proportional size.")
+    if metric != "pss":
+        notes.append(
+            "  It is the resident set size, which counts shared pages once for each process; only Linux tells the proportional size."
+        )
     return [*_align([head, *rows]), *notes]
 
 
