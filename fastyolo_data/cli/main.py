@@ -30,6 +30,7 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "bench": Command("fastyolo_data.cli.bench.command", "measure this loader and the stock loaders"),
+    "preview": Command("fastyolo_data.cli.preview", "draw augmented samples with their boxes"),
 }
 
 
