@@ -3,9 +3,9 @@
 The proportional set size (PSS) counts a page that n processes share as 1/n for each, so its sum over a tree counts
 every page once, unless programs outside the tree share pages too: every process that has torch loaded makes the
 libraries of the others look smaller (by 100 MB and more when several run). So two sums are kept: the plain PSS, and the
-footprint, which takes anonymous and shared memory from the PSS but counts mapped files once at full size, as large as in
-the process that has most of them. Alone on a machine both agree within a few per cent; the footprint doesn't depend on
-the others.
+footprint, which takes anonymous and shared memory from the PSS but counts mapped files once at full size, as large as
+in the process that has most of them. Alone on a machine both agree within a few per cent; the footprint doesn't depend
+on the others.
 
 Only Linux tells the PSS; elsewhere both are the resident set size, which counts shared pages once for each process.
 """

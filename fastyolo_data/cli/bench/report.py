@@ -98,9 +98,7 @@ def _speed_table(group: Sequence[dict[str, Any]]) -> list[str]:
     notes = ["  CPU: whole process tree. First batch: after the imports. "]
     notes[0] += "Memory: peak of the process tree above a process that only imports torch, cv2 and numba."
     if metric != "pss":
-        notes.append(
-            "  It is the resident set size, which counts shared pages once for each process; only Linux tells the proportional size."
-        )
+        notes.append("  Memory is the resident set size here, which counts shared pages once for each process.")
     return [*_align([head, *rows]), *notes]
 
 
