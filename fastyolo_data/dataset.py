@@ -245,7 +245,8 @@ class LoadImagesAndLabels:
         exact = self.config.numerics == "exact"
         pool = None
         if self.augment:
-            pool = TilePool(self._pool_size, int(self.tile_hw.prod(1).max()))
+            # Workers are up to a few samples apart, so a tile can be wanted a little after its window has closed.
+            pool = TilePool(self._pool_size + 2 * self.config.workers, int(self.tile_hw.prod(1).max()))
         rows = int(max(self.tile_hw.max(), self.imgsz, 0 if self.batch_shapes is None else self.batch_shapes.max()))
         # Scaled decoding moves pixels by more than the fast numerics promise (docs/decisions/002), so it is asked for.
         # Validation pictures are never decoded scaled, so that metrics do not move.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ PackedTile = npt.NDArray[np.uint32]  # (h, w), one pixel per element: b | g << 8
 
 
 class _Slot:
-    __slots__ = ("error", "memory", "pins", "ready", "tile")
+    __slots__ = ("error", "memory", "pins", "ready", "tile", "wanted_until")
 
     def __init__(self, memory: npt.NDArray[np.uint32]) -> None:
         self.memory = memory
@@ -25,13 +26,16 @@ class _Slot:
         self.pins = 0
         self.ready = False
         self.error: BaseException | None = None
+        self.wanted_until = -1
 
 
 class TilePool:
-    """First-in-first-out cache of packed tiles.
+    """Cache of packed tiles that keeps those which plans want longest.
 
-    `capacity` tiles stay; more exist only while they are pinned. Memory of evicted tiles is used again, so a running
-    loader allocates nothing. Correctness never depends on what is in here: a missing tile is loaded.
+    `capacity` tiles stay; more exist only while they are pinned. When room is needed, the tile goes whose `until` is
+    the smallest: with mosaic partners from recent positions that is the one whose window closed first, so no tile is
+    decoded twice. Memory of evicted tiles is used again, so a running loader allocates nothing. Correctness never
+    depends on what is in here: a missing tile is loaded.
 
     Args:
         capacity: tiles kept.
@@ -43,11 +47,17 @@ class TilePool:
         self._pixels = pixels
         self._changed = threading.Condition()
         self._slots: dict[int, _Slot] = {}
+        self._by_end: list[tuple[int, int]] = []  # heap of (until, index); outdated entries are skipped when met
 
-    def acquire(self, index: int, load: Callable[[int], U8Image]) -> PackedTile:
+    def acquire(self, index: int, until: int, load: Callable[[int], U8Image]) -> PackedTile:
         """Return tile `index`, loading it unless it is here; a tile that another thread loads is waited for.
 
-        The tile stays valid and unchanged until `release(index)`. Must be called once per acquire, by any thread.
+        The tile stays valid and unchanged until `release(index)`, to be called once per acquire, by any thread.
+
+        Args:
+            index: image.
+            until: the last sample number that may want this tile, as far as the caller knows.
+            load: image -> (h, w, 3) uint8 BGR; called without a lock.
         """
         with self._changed:
             slot = self._slots.get(index)
@@ -55,6 +65,9 @@ class TilePool:
             if slot is None:
                 slot = self._slots[index] = _Slot(self._memory())
             slot.pins += 1
+            if until > slot.wanted_until:
+                slot.wanted_until = until
+                heapq.heappush(self._by_end, (until, index))
             if not mine:
                 while not slot.ready:
                     self._changed.wait(1.0)  # the loading thread always ends by setting ready
@@ -81,13 +94,22 @@ class TilePool:
             self._slots[index].pins -= 1
 
     def _memory(self) -> npt.NDArray[np.uint32]:
-        """Memory for one more tile: of the oldest tile that nobody uses when the pool is full."""
-        if len(self._slots) >= self._capacity:
-            for index, slot in self._slots.items():
-                if slot.pins == 0:
-                    del self._slots[index]
-                    return slot.memory
-        return np.empty(self._pixels, np.uint32)
+        """Memory for one more tile: of the tile wanted least long when the pool is full."""
+        memory = None
+        pinned = []
+        while len(self._slots) >= self._capacity and self._by_end:
+            until, index = heapq.heappop(self._by_end)
+            slot = self._slots.get(index)
+            if slot is None or slot.wanted_until != until:
+                continue
+            if slot.pins:
+                pinned.append((until, index))
+                continue
+            del self._slots[index]
+            memory = slot.memory
+        for entry in pinned:
+            heapq.heappush(self._by_end, entry)
+        return np.empty(self._pixels, np.uint32) if memory is None else memory
 
 
 def _pack(im: U8Image, memory: npt.NDArray[np.uint32]) -> PackedTile:

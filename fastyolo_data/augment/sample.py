@@ -147,12 +147,13 @@ class Renderer:
     def _augment(self, plan: AugmentPlan, row: int, dst: U8Image, labels: LabelRows) -> None:
         pool, counts = self._context.pool, plan.counts[row]
         assert pool is not None, "augmentation needs a tile pool"
-        wanted = [int(i) for k in range(2) for i in plan.tiles[row, k, : counts[k]]]
+        used = np.arange(4) < counts[:, None]
+        wanted = zip(plan.tiles[row][used].tolist(), plan.until[row][used].tolist(), strict=True)
         held: list[int] = []
         packed: list[PackedTile] = []
         try:
-            for index in wanted:
-                packed.append(pool.acquire(index, self._load))
+            for index, until in wanted:
+                packed.append(pool.acquire(index, until, self._load))
                 held.append(index)
             self._pixels(plan, row, packed, dst)
         finally:

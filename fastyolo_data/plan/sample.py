@@ -59,6 +59,7 @@ class AugmentPlan:
         index: (B,) image of each sample.
         out_hw: (height, width) of the batch image.
         tiles: (B, 2, 4) int64 image of each tile.
+        until: (B, 2, 4) int64 last sample number that may want each tile; sample numbers go on from epoch to epoch.
         counts: (B, 2) int64 tiles in use: 4 (mosaic), 1, or 0 (no such layer).
         tile_hw: (B, 2, 4, 2) float64 size of each tile, before `resize_hw`.
         resize_hw: (B, 2) int64 size to which a lone tile is resized first (letterbox_first dialects), else 0.
@@ -79,6 +80,7 @@ class AugmentPlan:
     index: I64
     out_hw: tuple[int, int]
     tiles: I64
+    until: I64
     counts: I64
     tile_hw: F64
     resize_hw: I64
@@ -165,12 +167,13 @@ class SamplePlanner:
         if not self.dialect.mixup_any:
             mixup &= mosaic[:, 0]
             mosaic[:, 1] = mosaic[:, 0]
-        tiles = self._pick_tiles(order, start, index, layers, u[:, MIX_INDEX])
+        tiles, until = self._pick_tiles(order, start, layers, u[:, MIX_INDEX])
         counts = np.where(mosaic, 4, 1)
         counts[~mixup, 1] = 0
         if self.dialect.shuffle_tiles:
             places = np.argsort(layers[..., PLACES : PLACES + 4], -1)
             tiles = np.where(mosaic[..., None], np.take_along_axis(tiles, places, -1), tiles)
+            until = np.where(mosaic[..., None], np.take_along_axis(until, places, -1), until)
         layout = self._layout(tiles, mosaic, layers, out_hw)
         hyp = self.hyp
         warp = self._warp(layers, layout["canvas"], out_hw)
@@ -178,6 +181,7 @@ class SamplePlanner:
             index=index,
             out_hw=out_hw,
             tiles=tiles,
+            until=until + epoch * len(order.mine),
             counts=counts,
             ratio=np.where(mixup, beta, 1.0),
             hsv=(2.0 * u[:, HSV : HSV + 3] - 1.0) * (hyp.hsv_h, hyp.hsv_s, hyp.hsv_v),
@@ -190,21 +194,31 @@ class SamplePlanner:
             **warp,
         )
 
-    def _pick_tiles(self, order: EpochOrder, start: int, index: I64, layers: F64, mix_index: F64) -> I64:
-        """Image of every tile: the sample's own first, then partners drawn from the pool."""
-        n = len(index)
+    def _pick_tiles(self, order: EpochOrder, start: int, layers: F64, mix_index: F64) -> tuple[I64, I64]:
+        """Image of every tile, the sample's own first, then partners drawn from the pool; and how long each is wanted.
+
+        Returns:
+            (n, 2, 4) images and (n, 2, 4) last positions of this epoch that may want them.
+        """
+        n = len(layers)
+        own = np.arange(start, start + n)
         if self.recent:
             # The pool of position p is the last `recent` positions, p included; at the start of an epoch, where fewer
             # have been, the first `recent` ones. Either way each image is decoded once.
             size = min(self.recent, len(order.mine))
-            first = np.maximum(np.arange(start, start + n) - size + 1, 0)
-            pool = order.mine
+            first, pool = np.maximum(own - size + 1, 0), order.mine
         else:
             size, first, pool = len(order.every), np.zeros(n, np.int64), order.every
         picks = np.concatenate((layers[..., PARTNER : PARTNER + 3].reshape(n, 6), mix_index[:, None]), 1)
-        images = pool[first[:, None] + (picks * size).astype(np.int64)]
-        own = np.stack((index, images[:, 6]), 1)
-        return np.concatenate((own[..., None], images[:, :6].reshape(n, 2, 3)), -1)
+        positions = first[:, None] + (picks * size).astype(np.int64)
+        images = pool[positions]
+        if not self.recent:
+            positions = np.broadcast_to(own[:, None], positions.shape)
+        heads = np.stack((order.mine[start : start + n], images[:, 6]), 1)
+        tiles = np.concatenate((heads[..., None], images[:, :6].reshape(n, 2, 3)), -1)
+        heads = np.stack((own, positions[:, 6]), 1)
+        until = np.concatenate((heads[..., None], positions[:, :6].reshape(n, 2, 3)), -1)
+        return tiles, until + size - 1 if self.recent else until
 
     def _layout(self, tiles: I64, mosaic: Bool, layers: F64, out_hw: tuple[int, int]) -> dict[str, npt.NDArray]:
         """Where each tile lies on the canvas of its layer: four around a centre, or the first one alone."""
