@@ -355,7 +355,7 @@ class FastLoader:
         c = self.dataset.config
         files = hashlib.blake2b(self.dataset.table.im_files.blob.tobytes(), digest_size=8).hexdigest()
         return {
-            "images": len(self.dataset), "files": files, "seed": c.seed, "batch": c.batch, "imgsz": c.imgsz,
+            "images": len(self.dataset), "files": files, "seed": c.seed, "batch_size": c.batch, "imgsz": c.imgsz,
             "world_size": c.world_size, "shuffle": c.shuffle, "dialect": c.dialect, "mosaic_pool": c.mosaic_pool,
         }  # fmt: skip
 

@@ -73,7 +73,9 @@ class BatchJob:
         self._context = context
         self._memory = memory
         self._uploader = uploader
-        self._pixels, self._images = memory.take((self.rows, 3, *plan.out_hw))
+        # A consumer inside torch.inference_mode() must get ordinary tensors; without workers this is its thread.
+        with torch.inference_mode(False):
+            self._pixels, self._images = memory.take((self.rows, 3, *plan.out_hw))
         self._labels = LabelRows.room_for(plan, context.table)
 
     def run(self, row: int, renderer: Renderer) -> None:
@@ -92,7 +94,6 @@ class BatchJob:
 
     def finish(self) -> Batch | DeviceBatch:
         """Collect the labels and hand the batch over in the dialect's form."""
-        # A consumer inside torch.inference_mode() must get ordinary tensors; the mode belongs to the calling thread.
         with torch.inference_mode(False):
             batch = self._as_dict() if self._context.dialect.batch_dict else self._as_tuple()
             return batch if self._uploader is None else self._uploader.upload(batch)

@@ -90,7 +90,9 @@ class Engine:
         self._ahead = max(prefetch, 1)
         self._workers = workers
         self._pid = os.getpid()
-        self._changed = threading.Condition()  # over an RLock: close() may run in a finalizer inside any of these blocks
+        self._changed = (
+            threading.Condition()
+        )  # over an RLock: close() may run in a finalizer inside any of these blocks
         self._threads: list[threading.Thread] = []
         self._stopped = False
         self._own_renderer: Any = None

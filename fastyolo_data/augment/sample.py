@@ -137,9 +137,7 @@ class Renderer:
         pack_image(im, dst, int(box.top[row]), int(box.left[row]), 114, False)
         start = int(labels.starts[row])
         hw = plan.tile_hw[row].astype(np.float64)
-        stop = letterbox_boxes(
-            index, hw, box.ratio[row], box.pad[row], self._columns, labels.cls, labels.xywhn, start
-        )
+        stop = letterbox_boxes(index, hw, box.ratio[row], box.pad[row], self._columns, labels.cls, labels.xywhn, start)
         out_hw = np.array(plan.out_hw, np.float64)
         finish_boxes(labels.xywhn, start, stop, out_hw, self._context.dialect.box_margin, False, False)
         labels.stops[row] = stop

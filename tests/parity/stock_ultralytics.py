@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 from ultralytics.cfg import DEFAULT_CFG
-from ultralytics.data.augment import Format, LetterBox, Mosaic, MixUp, RandomFlip, RandomHSV, RandomPerspective
+from ultralytics.data.augment import Format, LetterBox, MixUp, Mosaic, RandomFlip, RandomHSV, RandomPerspective
 from ultralytics.data.dataset import YOLODataset
 
 from fastyolo_data import LoadImagesAndLabels

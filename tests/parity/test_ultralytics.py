@@ -14,7 +14,7 @@ from fastyolo_data.plan import AugmentPlan
 
 pytest.importorskip("ultralytics", reason="parity with Ultralytics needs the package: pip install ultralytics")
 
-from tests.parity.stock_ultralytics import stock_dataset, stock_letterbox, stock_sample  # noqa: E402
+from tests.parity.stock_ultralytics import stock_dataset, stock_letterbox, stock_sample
 
 SETS = ["boxes", "polygons", "bccd", "coco_ccby_seg", "aquarium"]
 HYPS = {
@@ -58,7 +58,7 @@ def _assert_labels(ours, stock, plan, tolerance):
 @pytest.mark.parametrize("data_yaml", SETS, indirect=True)
 @pytest.mark.parametrize("hyp", HYPS)
 def test_exact_mode_equals_stock(data_yaml, hyp):
-    for plan, row, ours, stock in _rows(data_yaml, "exact", HYPS[hyp]):
+    for plan, _, ours, stock in _rows(data_yaml, "exact", HYPS[hyp]):
         np.testing.assert_array_equal(ours[0], stock["img"].numpy())
         _assert_labels(ours, stock, plan, 1e-3)
 
