@@ -25,7 +25,7 @@ from fastyolo_data.store import DiskStore
 
 __all__ = ["LoadImagesAndLabels"]
 
-# Tiles that mosaic partners come from under mosaic_pool="recent": the stock Ultralytics buffer holds as many per worker.
+# Tiles that mosaic partners come from under mosaic_pool="recent": as many as the stock Ultralytics buffer of one worker.
 POOL_BATCHES = 8
 POOL_MAX = 1000
 

@@ -120,10 +120,14 @@ def warp_matrix(
 
 
 def invert(m: F64) -> F64:
-    """Invert (B, 3, 3) warp matrices, normalised to 1 in the corner; exact zeros stay exact."""
+    """Invert (B, 3, 3) warp matrices; exact zeros of affine ones stay exact, and their corner is exactly 1.
+
+    Perspective ones are not normalised: the corner is 0 when the horizon meets the first pixel, and where the third
+    coordinate is positive the picture is in front of the viewer.
+    """
     inv = np.linalg.inv(m)
-    inv /= inv[:, 2:, 2:]
     affine = (m[:, 2, 0] == 0) & (m[:, 2, 1] == 0)
+    inv[affine] /= inv[affine, 2:, 2:]
     inv[affine, 2, :2] = 0.0
     inv[affine & (m[:, 0, 1] == 0), 0, 1] = 0.0
     inv[affine & (m[:, 1, 0] == 0), 1, 0] = 0.0

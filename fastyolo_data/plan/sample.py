@@ -1,7 +1,7 @@
 """Every random draw of a batch, as arrays. `augment` carries a plan out and draws nothing.
 
-A sample's numbers come from the stream of (seed, epoch, image index, repeat), see `streams`; slot k of the stream always
-means the same thing, so switching one augmentation off leaves all other draws as they were.
+A sample's numbers come from the stream of (seed, epoch, image index, repeat), see `streams`; slot k of the stream
+always means the same thing, so switching one augmentation off leaves all other draws as they were.
 """
 
 from __future__ import annotations
