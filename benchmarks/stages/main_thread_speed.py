@@ -21,7 +21,7 @@ its Python time (some microseconds per batch) and the wake-ups count against the
 the main thread itself would spend them.
 
 Passes are interleaved (ABC CBA ABC ...). Each loader pass is divided by the pass of the other kind from the same round;
-the results are the medians of these ratios.
+the results are the medians of these ratios. Many short passes tell more than few long ones when the machine drifts.
 
     python benchmarks/stages/main_thread_speed.py --min 0.9
 """
@@ -42,6 +42,7 @@ from pathlib import Path
 from fastyolo_data import build_loader
 from fastyolo_data.cli.bench.dataset import private_copy, read_source
 from fastyolo_data.cli.bench.demo import DemoSpec, make_demo
+from fastyolo_data.cli.bench.machine import machine_cpu_seconds
 from fastyolo_data.cli.bench.stats import interleave, median_mad
 
 STEP = 1000  # counts between two looks at the clock
@@ -56,11 +57,13 @@ class Pass:
         speed: counts per second of the main thread.
         cores: processor seconds per second used by all other threads of the process.
         images: images delivered per second; 0 without the loader.
+        strangers: cores used by other programs.
     """
 
     speed: float
     cores: float
     images: float
+    strangers: float
 
 
 class Drain(threading.Thread):
@@ -108,12 +111,13 @@ def count(seconds: float) -> float:
 def timed(seconds: float, drain: Drain | None) -> Pass:
     """Count for `seconds` beside whatever runs, and note what the other threads used and delivered."""
     images = drain.images if drain else 0
-    others = time.process_time() - time.thread_time()
+    machine, own, main = machine_cpu_seconds(), time.process_time(), time.thread_time()
     begin = time.perf_counter()
     speed = count(seconds)
     wall = time.perf_counter() - begin
-    others = time.process_time() - time.thread_time() - others
-    return Pass(speed, others / wall, ((drain.images - images) / wall) if drain else 0.0)
+    machine, own, main = machine_cpu_seconds() - machine, time.process_time() - own, time.thread_time() - main
+    loaded = (drain.images - images) / wall if drain else 0.0
+    return Pass(speed, (own - main) / wall, loaded, max(0.0, (machine - own) / wall))
 
 
 def settle(limit: float = 10.0) -> None:
@@ -196,6 +200,9 @@ def report(found: dict[str, list[Pass]], alone: float, free: float) -> float:
         ratio, spread = median_mad(ratios)
         print(f"loader / {kind:<5} {ratio:7.1%} ± {spread:.1%} (median of {len(ratios)} rounds)")
         lowest = min(lowest, ratio)
+    strangers = median_mad([p.strangers for passes in found.values() for p in passes])[0]
+    if strangers > 0.15:
+        print(f"Beware: other programs used {strangers:.1f} cores meanwhile; the ratios are not reliable.")
     return lowest
 
 
@@ -214,8 +221,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--cache", default="none")
-    parser.add_argument("--passes", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--passes", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--min", type=float, default=0.0, help="exit with 1 when a ratio is below this")
     return parser.parse_args()
 

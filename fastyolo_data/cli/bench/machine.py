@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-__all__ = ["cpu_limit", "describe_machine", "git_commit"]
+__all__ = ["cpu_limit", "describe_machine", "git_commit", "machine_cpu_seconds"]
 
 _PACKAGES = ("fastyolo_data", "ultralytics", "torch", "numpy", "opencv-python", "numba", "turbojpeg", "psutil")
 
@@ -58,6 +58,13 @@ def git_commit(folder: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return run.stdout.strip() if tracked.returncode == 0 else None
+
+
+def machine_cpu_seconds() -> float:
+    """Return the seconds in which the machine's processors were not idle, whoever used them."""
+    times = psutil.cpu_times()
+    names = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
+    return float(sum(getattr(times, name, 0.0) for name in names))
 
 
 def _cgroup_cpus() -> float | None:

@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from fastyolo_data.cli.bench.adapters import ADAPTERS, Settings
+from fastyolo_data.cli.bench.machine import machine_cpu_seconds
 
 __all__ = ["Session", "main"]
 
@@ -121,13 +122,6 @@ def tree_cpu_seconds() -> float:
             continue
         total += times.user + times.system + times.children_user + times.children_system
     return total
-
-
-def machine_cpu_seconds() -> float:
-    """Return the seconds in which the machine's processors were not idle, whoever used them."""
-    times = psutil.cpu_times()
-    names = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
-    return float(sum(getattr(times, name, 0.0) for name in names))
 
 
 def _describe_batch(batch: dict[str, Any]) -> dict[str, Any]:
