@@ -16,9 +16,10 @@ from fastyolo_data.assemble import BatchJob, BatchMemory, DeviceBatch, Engine, U
 from fastyolo_data.augment import Renderer, SampleContext
 from fastyolo_data.config import LoaderConfig
 from fastyolo_data.dataset import LoadImagesAndLabels
-from fastyolo_data.decode import probe_image
+from fastyolo_data.decode import probe_with_remark
 from fastyolo_data.errors import ConfigError, FastYoloError
 from fastyolo_data.hyp import Hyp
+from fastyolo_data.kernels import jpeg
 from fastyolo_data.labels import load_labels, resolve_data
 from fastyolo_data.plan import EpochOrder
 
@@ -126,9 +127,10 @@ _DEFAULTS = {k: v for k, v in (build_loader.__kwdefaults__ or {}).items() if k !
 def _make_dataset(data: DataInput, options: dict[str, Any]) -> LoadImagesAndLabels:
     config = LoaderConfig.check(**options)
     spec = resolve_data(data, config.split)
+    api = jpeg.load()
     table = load_labels(
         spec,
-        probe=probe_image,
+        probe=lambda path: probe_with_remark(path, api),
         task=config.task,
         single_cls=config.single_cls,
         classes=config.classes,

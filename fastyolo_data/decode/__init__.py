@@ -8,7 +8,7 @@
 """
 
 from fastyolo_data.decode.image import Decoded, Decoder, read_image
-from fastyolo_data.decode.probe import probe_image
+from fastyolo_data.decode.probe import probe_image, probe_with_remark
 from fastyolo_data.decode.tile import TileMaker
 
-__all__ = ["Decoded", "Decoder", "TileMaker", "probe_image", "read_image"]
+__all__ = ["Decoded", "Decoder", "TileMaker", "probe_image", "probe_with_remark", "read_image"]

@@ -12,10 +12,11 @@ from fastyolo_data.decode.image import Decoder, JpegApi
 from fastyolo_data.decode.jpegfile import EOI, SOI, exif_orientation, read_jpeg_header
 from fastyolo_data.decode.report import undecodable, unreadable
 
-__all__ = ["probe_image"]
+__all__ = ["probe_image", "probe_with_remark"]
 
 _HEAD = 4096
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a named pipe must not block
+_SCAN = b"\xff\xda"  # marker before the last scan of a JPEG
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}  # by colour type
 _PNG_MAX_SIDE = 1 << 15
@@ -26,6 +27,11 @@ _PNG_TEXT_EXIF = b"Raw profile type"
 
 
 def probe_image(path: str, jpeg: JpegApi | None = None) -> tuple[int, int]:
+    """Return the (h, w) of probe_with_remark."""
+    return probe_with_remark(path, jpeg)[:2]
+
+
+def probe_with_remark(path: str, jpeg: JpegApi | None = None) -> tuple[int, int, str]:
     """Return the (h, w) that decoding the file will give, EXIF orientation applied; never writes anything.
 
     Ordinary JPEG and PNG files are judged by their headers (and PNG checksums). A JPEG that does not end with its end
@@ -35,6 +41,9 @@ def probe_image(path: str, jpeg: JpegApi | None = None) -> tuple[int, int]:
         path: the file.
         jpeg: `kernels.jpeg.load()` for faster and quieter decoding of the doubtful JPEG files; the same results
             without.
+
+    Returns:
+        h, w, and what the user should know about a file that is odd but usable; mostly "".
 
     Raises:
         ImageDecodeError: missing, empty, damaged, truncated, or in a format that OpenCV cannot decode.
@@ -47,7 +56,7 @@ def probe_image(path: str, jpeg: JpegApi | None = None) -> tuple[int, int]:
         finally:
             os.close(fd)
         if hw is not None:
-            return hw
+            return (*hw, "")
         if not head:
             raise undecodable(path, head, 0)
         data = np.fromfile(path, np.uint8)
@@ -56,9 +65,10 @@ def probe_image(path: str, jpeg: JpegApi | None = None) -> tuple[int, int]:
     if head.startswith(_PNG):
         hw = _probe_png(memoryview(data), path)
         if hw is not None:
-            return hw
+            return (*hw, "")
     h, w = Decoder(jpeg).decode(data, path).hw0
-    return h, w
+    no_end = head.startswith(SOI) and EOI not in data[data.tobytes().rfind(_SCAN) :].tobytes()
+    return h, w, "the JPEG has no end marker; all its pixels are there, so it is used as it is" if no_end else ""
 
 
 def _probe_jpeg(fd: int, head: bytes) -> tuple[int, int] | None:
