@@ -18,7 +18,6 @@ __all__ = ["CACHES", "LoaderConfig"]
 
 CACHES = ("none", "ram", "lmdb", "memmap", "auto")
 _CACHE_NAMES = {"false": "none", "": "none", "off": "none", "true": "ram", "disk": "memmap"}
-_BUILT_CACHES = ("none", "auto")
 _MAX_WORKERS = 8
 
 
@@ -195,8 +194,6 @@ def _cache(value: object) -> str:
             f"cache={value!r} (cache of decoded images): expected one of {', '.join(map(repr, CACHES))}, "
             "None or False (off), or True (RAM)"
         )
-    if name not in _BUILT_CACHES:
-        raise ConfigError(f"cache={value!r} is not available in this version; use 'none' or 'auto'")
     return name
 
 

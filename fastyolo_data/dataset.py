@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,15 +12,14 @@ import numpy.typing as npt
 
 from fastyolo_data.assemble import BatchJob, BatchMemory
 from fastyolo_data.augment import Renderer, SampleContext, TilePool
+from fastyolo_data.caching import Tiles
 from fastyolo_data.config import LoaderConfig
 from fastyolo_data.datatypes import DataSpec, F32Array, LabelTable, U8Image
-from fastyolo_data.decode import Decoder, TileMaker
 from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import get_dialect
-from fastyolo_data.kernels import jpeg
 from fastyolo_data.labels import label_path
 from fastyolo_data.plan import EpochOrder, SamplePlanner, batch_shapes, plan_order, rect_order, share_size, tile_shape
-from fastyolo_data.store import DiskStore
+from fastyolo_data.store import TileStore
 
 __all__ = ["LoadImagesAndLabels"]
 
@@ -63,6 +61,7 @@ class LoadImagesAndLabels:
             self.batch_shapes = batch_shapes(table.hw, config.batch, config.imgsz, config.stride, config.pad)
             self.batch = np.arange(len(table)) // config.batch
         self.tile_hw = tile_shape(table.hw, config.imgsz, self.dialect)
+        self.tiles = Tiles(table, self.tile_hw, spec, config, self.dialect)
         self._refuse_unbuilt()
         self._mosaic = config.augment and not config.rect
         self._indices: npt.NDArray[np.int64] | None = None
@@ -142,7 +141,7 @@ class LoadImagesAndLabels:
         Raises:
             ImageDecodeError: the file is broken or was changed.
         """
-        im = self._store(scaled=False).reader().tile(i).copy()
+        im = self.tiles.image(i)
         return im, (int(self.table.hw[i, 0]), int(self.table.hw[i, 1])), im.shape[:2]
 
     # ---- what may be assigned ----------------------------------------------------------------------------------------
@@ -240,28 +239,19 @@ class LoadImagesAndLabels:
     def _pool_size(self) -> int:
         return min(len(self), POOL_BATCHES * self.config.batch, POOL_MAX)
 
-    def context(self) -> SampleContext:
-        """What worker threads share; every call makes a new tile pool."""
+    def context(self, store: TileStore | None = None) -> SampleContext:
+        """What worker threads share; every call makes a new tile pool.
+
+        Args:
+            store: tiles; default: the configured cache, which the caller must give back by `tiles.release()`.
+        """
         exact = self.config.numerics == "exact"
         pool = None
         if self.augment:
             # Workers are up to a few samples apart, so a tile can be wanted a little after its window has closed.
             pool = TilePool(self._pool_size + 2 * self.config.workers, int(self.tile_hw.prod(1).max()))
         rows = int(max(self.tile_hw.max(), self.imgsz, 0 if self.batch_shapes is None else self.batch_shapes.max()))
-        # Scaled decoding moves pixels by more than the fast numerics promise (docs/decisions/002), so it is asked for.
-        # Validation pictures are never decoded scaled, so that metrics do not move.
-        scaled = self.augment and not exact and os.environ.get("FASTYOLO_SCALED_DECODE") == "1"
-        return SampleContext(self.table, self._store(scaled), pool, self.dialect, exact, rows)
-
-    def _store(self, scaled: bool) -> DiskStore:
-        api = jpeg.load()
-        area = self.dialect.area_when_shrinking and not self.augment
-        return DiskStore(
-            self.table.im_files,
-            self.table.hw,
-            self.tile_hw,
-            lambda: TileMaker(Decoder(api), area_when_shrinking=area, scaled=scaled),
-        )
+        return SampleContext(self.table, store or self.tiles.acquire(), pool, self.dialect, exact, rows)
 
     # ---- single samples ----------------------------------------------------------------------------------------------
 
@@ -278,7 +268,7 @@ class LoadImagesAndLabels:
         i %= n
         with self._lock:
             if self._single is None:
-                context = self.context()
+                context = self.context(self.tiles.peek())
                 self._single = context, Renderer(context)
             context, renderer = self._single
             job = BatchJob(self._plan_single(i), context, BatchMemory(False, 0), None)

@@ -69,8 +69,11 @@ def build_loader(
         batch: images per batch (of this rank).
         augment: mosaic, warp, colour and flips; default: split == "train".
         hyp: augmentation hyper-parameters as a dict, a hyp yaml, a namespace or a Hyp; default: Hyp().
-        cache: "none" (also None, False) reads and decodes every image every time; "auto" decides.
-        cache_dir: folder for caches, the label cache included; default: beside the data set.
+        cache: where decoded images are kept: "ram" (also True), "memmap" (also "disk": one mapped file), "lmdb", "none"
+            (also None, False: every image is decoded every time), or "auto": measures, decides and says why. Changes
+            the speed only, never a batch. The first use fills the cache.
+        cache_dir: folder for caches, the label cache included; default: beside the data set, or the user's cache folder
+            where that cannot be written to.
         workers: threads; default: the usable CPUs, at most 8. 0 makes batches in the calling thread.
         shuffle: new order every epoch; default: split == "train" and not rect.
         rect: batches of similar aspect ratio, padded as little as possible; no mosaic.
@@ -343,7 +346,7 @@ class FastLoader:
         self._stream = None
         self._finalizer.detach()
         self._engine.close()
-        self._context.store.close()
+        self.dataset.tiles.release()
 
     def __enter__(self) -> FastLoader:
         return self

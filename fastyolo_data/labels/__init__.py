@@ -14,10 +14,14 @@
 | report.py | what the user is told |
 """
 
+from fastyolo_data.labels.cache import cache_folders
 from fastyolo_data.labels.data_yaml import resolve_data
 from fastyolo_data.labels.find import IMG_SUFFIXES, find_images, label_path
 from fastyolo_data.labels.parse import parse_label
 from fastyolo_data.labels.rows import LabelRules
 from fastyolo_data.labels.scan import load_labels
 
-__all__ = ["IMG_SUFFIXES", "LabelRules", "find_images", "label_path", "load_labels", "parse_label", "resolve_data"]
+__all__ = [
+    "IMG_SUFFIXES", "LabelRules", "cache_folders", "find_images", "label_path", "load_labels", "parse_label",
+    "resolve_data",
+]  # fmt: skip

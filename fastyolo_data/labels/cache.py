@@ -70,11 +70,11 @@ def cache_name(spec: DataSpec, rules: LabelRules, fraction: float = 1.0) -> str:
     return f"labels-{rules.task}-{digest}.fastyolo"
 
 
-def cache_folders(spec: DataSpec, cache_dir: Path | None) -> list[Path]:
+def cache_folders(spec: DataSpec, cache_dir: Path | None, kind: str = "labels") -> list[Path]:
     """Return the folders a cache may live in, the preferred one first; never one that holds images.
 
-    These are cache_dir alone where given; else `.fastyolo` in the data set's root, then FASTYOLO_CACHE_DIR or the
-    user's cache folder.
+    These are cache_dir alone where given; else `.fastyolo` in the data set's root, then the folder `kind` in
+    FASTYOLO_CACHE_DIR or the user's cache folder.
     """
     if cache_dir is not None:
         return [Path(cache_dir).expanduser()]
@@ -83,7 +83,7 @@ def cache_folders(spec: DataSpec, cache_dir: Path | None) -> list[Path]:
         folders.append(spec.root / ".fastyolo")
     own = os.environ.get("FASTYOLO_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folders.append(Path(own or os.path.join(base, "fastyolo_data")).expanduser() / "labels")
+    folders.append(Path(own or os.path.join(base, "fastyolo_data")).expanduser() / kind)
     return folders
 
 

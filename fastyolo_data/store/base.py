@@ -6,7 +6,7 @@ from typing import Protocol
 
 from fastyolo_data.datatypes import U8Image
 
-__all__ = ["TileReader", "TileStore"]
+__all__ = ["TileReader", "TileStore", "size_text"]
 
 
 class TileReader(Protocol):
@@ -34,3 +34,12 @@ class TileStore(Protocol):
     def close(self) -> None:
         """Free what the store holds; readers must not be used afterwards."""
         ...
+
+
+def size_text(nbytes: float) -> str:
+    """Return a number of bytes as people read it, such as "1.25 GB"."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if nbytes < 999.5:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1000
+    return f"{nbytes:.3g} TB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -49,6 +50,24 @@ class DiskStore:
         """Return a reader with buffers of its own."""
         return DiskReader(self, self._new_maker())
 
+    def first_of_each(self) -> npt.NDArray[np.int64]:
+        """Return the image numbers without those whose file was listed before, ascending."""
+        return np.unique(self._first)
+
+    def spread(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return (n,) values in which every repeat of a file has the value of its first listing."""
+        return values[self._first]
+
+    @functools.cached_property
+    def _first(self) -> npt.NDArray[np.int64]:
+        """(n,) number of the image under which each image's file is listed first."""
+        n = len(self.im_files)
+        hashes = np.fromiter((hash(f) for f in self.im_files), np.int64, n)
+        if len(np.unique(hashes)) == n:
+            return np.arange(n)
+        where: dict[str, int] = {}
+        return np.fromiter((where.setdefault(f, i) for i, f in enumerate(self.im_files)), np.int64, n)
+
     def close(self) -> None:
         """Nothing is held open."""
 
@@ -63,13 +82,21 @@ class DiskReader:
 
     def tile(self, index: int) -> U8Image:
         """Read, decode and resize image `index`; see TileReader."""
-        path = self._store.im_files[index]
+        return self.make(self.read(index), index)
+
+    def make(self, data: npt.NDArray[np.uint8], index: int) -> U8Image:
+        """Turn the bytes of image `index`'s file into its tile."""
         h0, w0 = self._store.hw[index]
         h, w = self._store.tile_hw[index]
-        return self._maker.make(self._read(path), path, (int(h0), int(w0)), (int(h), int(w)))
+        return self._maker.make(data, self._store.im_files[index], (int(h0), int(w0)), (int(h), int(w)))
 
-    def _read(self, path: str) -> npt.NDArray[np.uint8]:
-        """Read a whole file into the reader's buffer."""
+    def read(self, index: int) -> npt.NDArray[np.uint8]:
+        """Read a whole file into the reader's buffer; valid until the next call.
+
+        Raises:
+            ImageDecodeError: the file cannot be read.
+        """
+        path = self._store.im_files[index]
         try:
             with open(path, "rb", buffering=0) as file:
                 filled = 0
