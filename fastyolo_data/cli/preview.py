@@ -33,6 +33,7 @@ GREY, INK = (40, 40, 40), (235, 235, 235)
 FONT = cv2.FONT_HERSHEY_SIMPLEX
 SUFFIXES = (".png", ".jpg", ".jpeg")
 JPEG_QUALITY = 90
+CROWD = 60  # with more boxes: thin lines, and names that would cover the same name are left out
 MAX_SIDE = 65_500  # what JPEG can hold; a PNG this large would not be looked at either
 
 
@@ -216,16 +217,21 @@ def draw_sample(sample: Sample, names: Sequence[str]) -> U8Image:
     im = sample.im.copy()
     h, w = im.shape[:2]
     scale = min(max(max(h, w) / 1280, 0.36), 0.6)
-    line = 2 if max(h, w) >= 320 else 1
+    line = 2 if max(h, w) >= 320 and len(sample.cls) <= CROWD else 1
     size = sample.xyxy[:, 2:] - sample.xyxy[:, :2]
     order = np.argsort(-size.prod(1), kind="stable")  # small boxes are not covered by large ones
     corners = np.clip(np.rint(sample.xyxy), 0, (w - 1, h - 1, w - 1, h - 1)).astype(int)
     for i in order:
         x1, y1, x2, y2 = corners[i].tolist()
         cv2.rectangle(im, (x1, y1), (x2, y2), class_colour(int(sample.cls[i])), line)
+    plates: list[tuple[int, int, int, int, int]] = []
     for i in order:
         cls = int(sample.cls[i])
-        _draw_name(im, _name(cls, names), (int(corners[i, 0]), int(corners[i, 1])), class_colour(cls), scale)
+        name = _name(cls, names)
+        plate = (cls, *_plate(im, name, int(corners[i, 0]), int(corners[i, 1]), scale))
+        if len(order) <= CROWD or not any(_covers(plate, other) for other in plates):
+            plates.append(plate)
+            _draw_name(im, name, plate, scale)
     strip = np.full((_text_size("Xg", scale)[1] + 6, w, 3), GREY, np.uint8)
     caption = f"{Path(sample.im_file).name}  {len(order)} box{'' if len(order) == 1 else 'es'}"
     cv2.putText(strip, _ascii(caption), (4, len(strip) - 7), FONT, scale, INK, 1, cv2.LINE_AA)
@@ -247,16 +253,27 @@ def _text_size(text: str, scale: float) -> tuple[int, int]:
     return w, h + below
 
 
-def _draw_name(im: U8Image, text: str, corner: tuple[int, int], colour: tuple[int, int, int], scale: float) -> None:
-    """Write a name on a plate of its colour above the corner of a box, or inside the box at the picture's edge."""
+def _plate(im: U8Image, text: str, x: int, y: int, scale: float) -> tuple[int, int, int, int]:
+    """Corners of a name's plate: above the corner (x, y) of its box, or inside the box at the picture's edge."""
     w, h = _text_size(text, scale)
-    x = max(0, min(corner[0], im.shape[1] - w - 4))
-    y = corner[1] - h - 1 if corner[1] > h else corner[1]
-    cv2.rectangle(im, (x, y), (x + w + 3, y + h), colour, -1)
-    blue, green, red = colour
+    left = max(0, min(x, im.shape[1] - w - 4))
+    top = y - h - 1 if y > h else y
+    return left, top, left + w + 3, top + h
+
+
+def _covers(a: tuple[int, int, int, int, int], b: tuple[int, int, int, int, int]) -> bool:
+    """Whether the plates (class, x1, y1, x2, y2) overlap and say the same."""
+    return a[0] == b[0] and a[1] <= b[3] and b[1] <= a[3] and a[2] <= b[4] and b[2] <= a[4]
+
+
+def _draw_name(im: U8Image, text: str, plate: tuple[int, int, int, int, int], scale: float) -> None:
+    """Write a name on its plate (class, x1, y1, x2, y2), in black or white, whatever is easier to read."""
+    cls, x1, y1, x2, y2 = plate
+    blue, green, red = class_colour(cls)
+    cv2.rectangle(im, (x1, y1), (x2, y2), (blue, green, red), -1)
     ink = (0, 0, 0) if 0.114 * blue + 0.587 * green + 0.299 * red > 110 else (255, 255, 255)
     (_, above), _ = cv2.getTextSize(text, FONT, scale, 1)
-    cv2.putText(im, text, (x + 2, y + above + 1), FONT, scale, ink, 1, cv2.LINE_AA)
+    cv2.putText(im, text, (x1 + 2, y1 + above + 1), FONT, scale, ink, 1, cv2.LINE_AA)
 
 
 def draw_grid(pictures: Sequence[U8Image], columns: int) -> U8Image:
