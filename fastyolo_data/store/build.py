@@ -253,9 +253,10 @@ def _update(
     todo = first[at[first] < 0] if append else first
     need = int(wanted.nbytes[todo].sum())
     free = shutil.disk_usage(folder).free
+    missing = f"{int((at[first] < 0).sum()):,} of {len(first):,}"
     _LOG.info(
-        "%s%s cache of images: %s of %s images to write, %s (%s free in %s)",
-        say.prefix, recipe.kind, f"{int((at[first] < 0).sum()):,}", f"{len(first):,}", size_text(need), size_text(free), folder,
+        "%s%s cache of images: %s images to write, %s (%s free in %s)",
+        say.prefix, recipe.kind, missing, size_text(need), size_text(free), folder,
     )  # fmt: skip
     if need + min(_SPARE, free // 8) > free:
         raise StoreError(f"{size_text(need)} needed, {size_text(free)} free")

@@ -139,7 +139,8 @@ class Update:
                 if now - touched > _TOUCH:
                     touched = now
                     self._lock.touch()
-                if now - saved > CHECKPOINT and done < len(self._todo):
+                # Windows cannot rename an open file.
+                if now - saved > CHECKPOINT and done < len(self._todo) and os.name != "nt":
                     self._checkpoint(writer)
                     # A large index on a slow disk must not become the main work.
                     saved = time.monotonic() + 10 * (time.monotonic() - now)
