@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import colorsys
+import contextlib
 import difflib
 import math
 import os
@@ -83,7 +84,7 @@ def _allow_pairs_anywhere(parser: argparse.ArgumentParser) -> None:
 
     def parse(args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
         parsed, unknown = strict(args, namespace)
-        late = [a for a in unknown if "=" in a and not a.startswith("-")]
+        late = [a for a in unknown if not a.startswith("-")]
         parsed.pairs = [*parsed.pairs, *late]
         return parsed, [a for a in unknown if a not in late]
 
@@ -308,4 +309,5 @@ def write_picture(path: Path, im: U8Image) -> None:
     except OSError as e:
         raise ConfigError(f"-o {path}: cannot be written: {e.strerror or e}") from e
     finally:
-        temp.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temp.unlink()
