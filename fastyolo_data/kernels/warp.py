@@ -151,31 +151,35 @@ def _aligned_row(tiles, rects, pads, count, inv, y, spans, scratch, tables, p, q
 
 
 @inline
-def _clip_span(slope, value, lo, hi):
-    """Narrow the columns [lo, hi) to those where slope * X + value >= 0."""
+def _clip_span(slope, value, strict, lo, hi):
+    """Narrow the columns [lo, hi) to those where slope * X + value >= 0, or > 0 when strict."""
     if slope > 0.0:
-        lo = max(lo, np.ceil(-value / slope))
+        edge = -value / slope
+        lo = max(lo, np.floor(edge) + 1.0 if strict else np.ceil(edge))
     elif slope < 0.0:
-        hi = min(hi, np.floor(value / -slope) + 1.0)
-    elif value < 0.0:
+        edge = value / -slope
+        hi = min(hi, np.ceil(edge) if strict else np.floor(edge) + 1.0)
+    elif value < 0.0 or (strict and value == 0.0):
         hi = lo
     return lo, hi
 
 
 @inline
-def _tile_span(rect, inv, y, width):
+def _tile_span(rect, inv, y, side, width):
     """Columns of row y whose canvas position lies in rect, as a half-open range.
 
-    With N = n0 X + n1 and D = d0 X + d1 > 0, x >= b means N - b D >= 0: linear in X, also under perspective.
+    With N = n0 X + n1 and D = d0 X + d1 > 0, x >= b means N - b D >= 0: linear in X, also under perspective. side = -1
+    looks at the columns where D < 0, beyond the horizon: OpenCV draws there as well, and the labels follow it.
+    The upper edge of a tile uses the same numbers as the lower edge of its neighbour, so no column falls between them.
     """
     lo, hi = 0.0, float(width)
-    d1 = inv[2, 1] * y + inv[2, 2]
-    lo, hi = _clip_span(inv[2, 0], d1 - 1e-9, lo, hi)
+    d0, d1 = side * inv[2, 0], side * (inv[2, 1] * y + inv[2, 2])
+    lo, hi = _clip_span(d0, d1 - 1e-9, False, lo, hi)
     for axis in range(2):
-        n0, n1 = inv[axis, 0], inv[axis, 1] * y + inv[axis, 2]
+        n0, n1 = side * inv[axis, 0], side * (inv[axis, 1] * y + inv[axis, 2])
         low, high = rect[axis] - 0.5, rect[axis + 2] - 0.5
-        lo, hi = _clip_span(n0 - low * inv[2, 0], n1 - low * d1, lo, hi)
-        lo, hi = _clip_span(high * inv[2, 0] - n0, high * d1 - n1 - 1e-9, lo, hi)
+        lo, hi = _clip_span(n0 - low * d0, n1 - low * d1, False, lo, hi)
+        lo, hi = _clip_span(high * d0 - n0, high * d1 - n1, True, lo, hi)
     return int64(lo), int64(max(lo, hi))
 
 
@@ -205,14 +209,32 @@ def _coordinates(inv, y, lo, pad, h, w, idx, wx, wy):
 
 
 @inline
-def _nearest_span(tile, inv, y, lo, hi, pad, p):
-    """Sample a tile that is one pixel wide or high: there is nothing to interpolate with."""
+def _thin_span(tile, inv, y, lo, pad, out):
+    """Sample a tile that is one pixel wide or high, so that it has no cells of 2 x 2."""
     h, w = tile.shape
-    for i in range(lo, hi):
-        z = 1.0 / (inv[2, 0] * i + inv[2, 1] * y + inv[2, 2])
-        cx = int64((inv[0, 0] * i + inv[0, 1] * y + inv[0, 2]) * z - pad[0] + 0.5)
-        cy = int64((inv[1, 0] * i + inv[1, 1] * y + inv[1, 2]) * z - pad[1] + 0.5)
-        p[i] = tile[min(max(cy, 0), h - 1), min(max(cx, 0), w - 1)]
+    for i in range(out.shape[0]):
+        column = lo + i
+        z = 1.0 / (inv[2, 0] * column + inv[2, 1] * y + inv[2, 2])
+        cx, wx = _split((inv[0, 0] * column + inv[0, 1] * y + inv[0, 2]) * z - pad[0], w)
+        cy, wy = _split((inv[1, 0] * column + inv[1, 1] * y + inv[1, 2]) * z - pad[1], h)
+        weight = uint32(wx if h < 2 else wy)
+        out[i] = _lerp2(tile[cy, cx], tile[min(cy + 1, h - 1), min(cx + 1, w - 1)], weight)
+
+
+@inline
+def _projective_span(tile, inv, y, lo, pad, scratch, out):
+    """Sample a tile of at least 2 x 2 at the columns lo, lo + 1, ... of row y."""
+    h, w = tile.shape
+    n = out.shape[0]
+    idx, wx, wy = scratch[ROW_X, :n], scratch[ROW_WX, :n], scratch[ROW_WY, :n]
+    _coordinates(inv, y, lo, pad, h, w, idx, wx, wy)
+    flat = tile.reshape(h * w)
+    a, b, c, d = scratch[ROW_A, :n], scratch[ROW_B, :n], scratch[ROW_C, :n], scratch[ROW_D, :n]
+    _gather(flat, idx, 0, a)
+    _gather(flat, idx, 1, b)
+    _gather(flat, idx, w, c)
+    _gather(flat, idx, w + 1, d)
+    _bilinear_row(a, b, c, d, wx, wy, out)
 
 
 @inline
@@ -221,25 +243,18 @@ def _projective_row(tiles, rects, pads, count, inv, y, scratch, p, q, f):
     for i in range(p.shape[0]):
         p[i] = uint32(GREY)
         f[i] = uint32(0)
+    sides = 1 if inv[2, 0] == 0.0 and inv[2, 1] == 0.0 else 2
     for t in range(count):
-        lo, hi = _tile_span(rects[t], inv, y, p.shape[0])
-        if lo >= hi:
-            continue
         tile = tiles[t]
-        h, w = tile.shape
-        if h < 2 or w < 2:
-            _nearest_span(tile, inv, y, lo, hi, pads[t], p)
-            continue
-        n = hi - lo
-        idx, wx, wy = scratch[ROW_X, :n], scratch[ROW_WX, :n], scratch[ROW_WY, :n]
-        _coordinates(inv, y, lo, pads[t], h, w, idx, wx, wy)
-        flat = tile.reshape(h * w)
-        a, b, c, d = scratch[ROW_A, :n], scratch[ROW_B, :n], scratch[ROW_C, :n], scratch[ROW_D, :n]
-        _gather(flat, idx, 0, a)
-        _gather(flat, idx, 1, b)
-        _gather(flat, idx, w, c)
-        _gather(flat, idx, w + 1, d)
-        _bilinear_row(a, b, c, d, wx, wy, p[lo:hi])
+        thin = tile.shape[0] < 2 or tile.shape[1] < 2
+        for k in range(sides):
+            lo, hi = _tile_span(rects[t], inv, y, 1.0 - 2.0 * k, p.shape[0])
+            if lo >= hi:
+                continue
+            if thin:
+                _thin_span(tile, inv, y, lo, pads[t], p[lo:hi])
+            else:
+                _projective_span(tile, inv, y, lo, pads[t], scratch, p[lo:hi])
     for i in range(p.shape[0]):
         q[i] = p[i]
 

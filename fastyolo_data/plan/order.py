@@ -53,15 +53,14 @@ def plan_order(
         pad_ranks: True (training): every rank gets the same number of samples, a few may repeat, positions are dealt
             out one by one. False (validation): whole batches in contiguous blocks, every image once, no repeats.
         indices: image at each position before shuffling; None: range(n).
-        weights: (n,) draw images with replacement, with these weights; shuffles as well.
+        weights: draw with replacement, with a weight for each entry of `indices` (or image); shuffles as well.
     """
     streams = Streams(seed, epoch)
+    every = np.arange(n) if indices is None else np.asarray(indices, np.int64)
     if weights is not None:
-        every = streams.choices(weights, n if indices is None else len(indices))
-    else:
-        every = np.arange(n) if indices is None else np.asarray(indices, np.int64)
-        if shuffle:
-            every = every[streams.permutation(len(every))]
+        every = every[streams.choices(weights, len(every))]
+    elif shuffle:
+        every = every[streams.permutation(len(every))]
     positions = np.arange(len(every))
     if world_size > 1:
         positions = _deal(len(every), rank, world_size) if pad_ranks else _block(len(every), batch, rank, world_size)

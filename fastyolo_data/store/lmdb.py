@@ -113,7 +113,15 @@ class LmdbReader:
         if data is None or len(data) != nbytes:
             found = "is missing" if data is None else f"has {len(data)} bytes, expected {nbytes}"
             raise StoreError(f"record {offset} {found}")
-        return np.frombuffer(data, np.uint8)
+        return np.asarray(_View(np.frombuffer(data, np.uint8), self._txn))
+
+
+class _View:
+    """Keeps the transaction, and with it the mapping, for as long as an array looks into it; LMDB's buffers do not."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], txn: Any) -> None:
+        self.__array_interface__ = data.__array_interface__
+        self._txn = txn
 
 
 class _Open:
