@@ -50,15 +50,24 @@ def make_scratch(width: int, tile_side: int) -> np.ndarray:
 
 
 @inline
+def _lerp_pair(p, q, w):
+    """Blend two 8-bit fields (mask EVEN) of p and q into 8.8 fixed point, plus a half for rounding.
+
+    numba widens uint32 arithmetic to 64 bits; the casts after every step keep it in 32-bit lanes, twice as many at once.
+    The difference may wrap around: its product is right modulo 2**32, and so is the sum.
+    """
+    delta = uint32(uint32(q - p) * w)
+    return uint32(uint32(uint32(p << uint32(8)) + delta) + uint32(ROUND))
+
+
+@inline
 def _lerp2(p, q, w):
     """Blend two packed pixels, weight w / 256 for q, rounded to 8 bits per channel."""
     m = uint32(EVEN)
     e = uint32(8)
-    pe = p & m
-    po = (p >> e) & m
-    even = (pe << e) + ((q & m) - pe) * w + uint32(ROUND)
-    odd = (po << e) + (((q >> e) & m) - po) * w + uint32(ROUND)
-    return ((even >> e) & m) | (odd & uint32(ODD))
+    even = _lerp_pair(uint32(p & m), uint32(q & m), w)
+    odd = _lerp_pair(uint32(uint32(p >> e) & m), uint32(uint32(q >> e) & m), w)
+    return uint32(uint32(uint32(even >> e) & m) | uint32(odd & uint32(ODD)))
 
 
 @inline
@@ -307,18 +316,14 @@ def _hsv_row(p, q, f, hue_mul, hue_add, sat, val, red, green, blue):
     Source: the hexcone model of A. R. Smith, "Color gamut transform pairs", SIGGRAPH 1978, with OpenCV's 8-bit scales;
     RGB from hue in sextants h as red = |h - 3| - 1, green = 2 - |h - 2|, blue = 2 - |h - 4|, each clipped to [0, 1].
     """
-    m, e = uint32(EVEN), uint32(8)
     byte, half, circle, step = float32(255.0), float32(0.5), float32(180.0), float32(30.0)
     zero, one, two, three, four = float32(0.0), float32(1.0), float32(2.0), float32(3.0), float32(4.0)
+    low_byte = uint32(255)
     for i in range(red.shape[0]):
-        w = f[i]
-        pe = p[i] & m
-        br = (pe << e) + ((q[i] & m) - pe) * w + uint32(ROUND)
-        pg = (p[i] >> e) & uint32(255)
-        gg = (pg << e) + (((q[i] >> e) & uint32(255)) - pg) * w + uint32(128)
-        b = float32(int32((br >> e) & uint32(255)))
-        r = float32(int32(br >> uint32(24)))
-        g = float32(int32(gg >> e))
+        pixel = _lerp2(p[i], q[i], f[i])
+        b = float32(int32(pixel & low_byte))
+        g = float32(int32(uint32(pixel >> uint32(8)) & low_byte))
+        r = float32(int32(uint32(pixel >> uint32(16)) & low_byte))
         v = max(r, max(g, b))
         c = v - min(r, min(g, b))
         cc, vv = max(c, one), max(v, one)
