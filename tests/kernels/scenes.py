@@ -11,8 +11,8 @@ from fastyolo_data.kernels.warp import HUE_OFF, make_scratch, render_sample
 from tests.conftest import paint
 from tests.reference import geometry, warp
 
-# Pure Python runs the kernels some thousand times slower: small pictures there.
-SIDE = 20 if config.DISABLE_JIT else 96
+# Pure Python and bounds checks run the kernels far slower: small pictures there.
+SIDE = 20 if config.DISABLE_JIT else 40 if config.BOUNDSCHECK else 96
 
 
 @dataclass

@@ -22,7 +22,7 @@ WARNINGS = {"NUMBA_BOUNDSCHECK": [], "NUMBA_DISABLE_JIT": ["-W", "ignore::Runtim
 @pytest.mark.skipif(bool(config.DISABLE_JIT or config.BOUNDSCHECK), reason="already inside such a mode")
 @pytest.mark.parametrize("mode", WARNINGS)
 def test_kernels(mode, tmp_path):
-    env = {**os.environ, mode: "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    env = {**os.environ, mode: "1", "NUMBA_OPT": "0", "NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *WARNINGS[mode]]
     done = subprocess.run(
         [*command, *(str(HERE / f) for f in FILES)],
