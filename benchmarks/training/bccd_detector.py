@@ -256,6 +256,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--imgsz", type=int, default=256)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--cache", default="none", help="as in build_loader; changes the speed only")
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu or cuda:0")
@@ -291,7 +292,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if data is None:
             return 0
         common = {"imgsz": args.imgsz, "batch": args.batch, "workers": args.workers, "cache_dir": temp}
-        common |= {"seed": args.seed, "device": args.device, "verbose": False}
+        common |= {"cache": args.cache, "seed": args.seed, "device": args.device, "verbose": False}
         with (
             build_loader(data, hyp=HYP, drop_last=True, **common) as loader,
             build_loader(data, split="val", **common) as val,

@@ -166,6 +166,7 @@ def _load(args: argparse.Namespace, hyp: Hyp) -> tuple[list[Sample], Sequence[st
         batch=BATCH,
         augment=args.augment,
         hyp=hyp,
+        cache="none",
         rect=args.rect,
         seed=args.seed,
         dialect=args.dialect,
