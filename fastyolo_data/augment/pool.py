@@ -67,7 +67,7 @@ class TilePool:
             slot.pins += 1
             if until > slot.wanted_until:
                 slot.wanted_until = until
-                heapq.heappush(self._by_end, (until, index))
+                self._queue(until, index)
             if not mine:
                 while not slot.ready:
                     self._changed.wait(1.0)  # the loading thread always ends by setting ready
@@ -92,6 +92,14 @@ class TilePool:
         """Give a tile back."""
         with self._changed:
             self._slots[index].pins -= 1
+
+    def _queue(self, until: int, index: int) -> None:
+        """Note when a tile's window closes; a pool that holds the whole set evicts nothing, so it must tidy up here."""
+        if len(self._by_end) > 4 * len(self._slots) + 64:
+            self._by_end = [(slot.wanted_until, i) for i, slot in self._slots.items()]
+            heapq.heapify(self._by_end)
+        else:
+            heapq.heappush(self._by_end, (until, index))
 
     def _memory(self) -> npt.NDArray[np.uint32]:
         """Memory for one more tile: of the tile wanted least long when the pool is full."""
