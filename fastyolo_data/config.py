@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +112,7 @@ class LoaderConfig:
             augment=augment,
             hyp=Hyp.parse(hyp),
             cache=_cache(cache),
-            cache_dir=None if cache_dir is None else Path(cache_dir).expanduser(),
+            cache_dir=_folder(cache_dir),
             workers=min(cpu_count(), _MAX_WORKERS) if workers is None else _whole("workers", workers, 0),
             shuffle=shuffled or weights is not None,
             rect=rect,
@@ -122,7 +125,7 @@ class LoaderConfig:
             task=_task(task),
             dialect=dialect,
             single_cls=_flag("single_cls", single_cls),
-            classes=None if classes is None else tuple(_whole("classes", c, 0) for c in classes),
+            classes=_classes(classes),
             fraction=_fraction(fraction),
             image_weights=weights,
             mosaic_pool=_pool(mosaic_pool, shuffled or weights is not None),
@@ -170,16 +173,34 @@ def _imgsz(value: object, stride: int) -> int:
     return imgsz
 
 
-def _pad(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 8:
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _folder(value: object) -> Path | None:
+    if value is not None and not isinstance(value, (str, os.PathLike)):
+        raise ConfigError(f"cache_dir={value!r}: expected the path of a folder, or None")
+    return None if value is None else Path(value).expanduser()
+
+
+def _classes(value: object) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"classes={value!r}: expected a list of class numbers, such as [0, 2]")
+    return tuple(_whole("classes", c, 0) for c in value)
+
+
+def _pad(value: Any) -> float:
+    if not _is_number(value) or not 0 <= value <= 8:
         raise ConfigError(f"pad={value!r}: expected slack in strides, from 0 to 8 (the stock value for val is 0.5)")
     return float(value)
 
 
-def _fraction(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ConfigError(f"fraction={value!r}: expected a share in (0, 1], or a number of images")
-    return value
+def _fraction(value: Any) -> float:
+    if not _is_number(value) or not value > 0 or (value > 1 and value != int(value)):
+        raise ConfigError(f"fraction={value!r}: expected a share in (0, 1], or a whole number of images")
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _cache(value: object) -> str:
@@ -234,6 +255,7 @@ def _rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
         running = dist.is_available() and dist.is_initialized()
         return (dist.get_rank(), dist.get_world_size()) if running else (0, 1)
     world = _whole("world_size", world_size, 1)
-    if not 0 <= _whole("rank", rank, 0) < world:
+    mine = _whole("rank", rank, 0)
+    if mine >= world:
         raise ConfigError(f"rank={rank}: expected 0 to {world - 1} for world_size={world}")
-    return rank, world
+    return mine, world

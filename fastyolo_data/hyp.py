@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,7 @@ class Hyp:
         _check("translate", self.translate, 0.0, 1.0)
         _check("perspective", self.perspective, 0.0, 0.01)
         if isinstance(self.scale, (tuple, list)):
-            if len(self.scale) != 2 or not 0 < float(self.scale[0]) <= float(self.scale[1]):
+            if len(self.scale) != 2 or not all(map(_is_number, self.scale)) or not 0 < self.scale[0] <= self.scale[1]:
                 raise ConfigError(f"hyp scale={self.scale!r}: expected (low, high) with 0 < low <= high")
             object.__setattr__(self, "scale", (float(self.scale[0]), float(self.scale[1])))
         else:
@@ -83,7 +85,7 @@ class Hyp:
         values = _as_mapping(hyp)
         known = {f.name for f in fields(cls)}
         for key in values:
-            close = difflib.get_close_matches(str(key), known, 1, 0.85)
+            close = difflib.get_close_matches(str(key).lower(), known, 1, 0.8)
             if key not in known and close and key not in _OTHER_KEYS:
                 raise ConfigError(f"hyp key {key!r} is unknown; did you mean {close[0]!r}?")
         return replace(cls(), **{k: v for k, v in values.items() if k in known and v is not None})
@@ -110,8 +112,13 @@ def _as_mapping(hyp: Mapping[str, Any] | str | Path | object | None) -> Mapping[
     raise ConfigError(f"hyp={hyp!r}: expected a dict, a yaml path, a namespace or None")
 
 
+def _is_number(value: object) -> bool:
+    """Whether a value is a finite real number; NumPy's count, truth values and texts do not."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _check(name: str, value: object, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+    if not _is_number(value) or not low <= value <= high:  # type: ignore[operator]
         raise ConfigError(f"hyp {name}={value!r}: expected a number from {low:g} to {high:g}")
 
 
@@ -193,7 +200,7 @@ def get_dialect(name: str) -> Dialect:
     Raises:
         ConfigError: the name is unknown, or its rules are not built yet.
     """
-    if name in DIALECTS:
+    if isinstance(name, str) and name in DIALECTS:
         return DIALECTS[name]
     hint = " (yolov7 comes with its drop-in)" if name == "yolov7" else ""
     raise ConfigError(f"dialect={name!r}: expected one of {', '.join(map(repr, DIALECTS))}{hint}")
