@@ -53,7 +53,7 @@ def make_scratch(width: int, tile_side: int) -> np.ndarray:
 def _lerp_pair(p, q, w):
     """Blend two 8-bit fields (mask EVEN) of p and q into 8.8 fixed point, plus a half for rounding.
 
-    numba widens uint32 arithmetic to 64 bits; the casts after every step keep it in 32-bit lanes, twice as many at once.
+    numba widens uint32 arithmetic to 64 bits; the casts after every step keep it in 32-bit lanes, twice as many a time.
     The difference may wrap around: its product is right modulo 2**32, and so is the sum.
     """
     delta = uint32(uint32(q - p) * w)
