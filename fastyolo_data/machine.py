@@ -9,17 +9,17 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["cpu_count", "memory_available"]
+__all__ = ["cgroup_cpus", "cpu_count", "memory_available"]
 
 
 def cpu_count() -> int:
     """CPUs that this process may use, at least 1."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _cgroup_cpus()
+    quota = cgroup_cpus()
     return max(1, min(cpus, math.ceil(quota))) if quota else cpus
 
 
-def _cgroup_cpus() -> float | None:
+def cgroup_cpus() -> float | None:
     """CPU quota of the container, or None without one."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()

@@ -64,10 +64,7 @@ class OurAdapter:
     def load(self) -> None:
         """Import fastyolo_data and torch."""
         importlib.import_module("torch")
-        package = importlib.import_module("fastyolo_data")
-        if package.__spec__ and package.__spec__.loader and not hasattr(package, "build_loader"):
-            package.__spec__.loader.exec_module(package)  # client.py put it there without running it
-        self._build_loader = package.build_loader
+        self._build_loader = importlib.import_module("fastyolo_data.loader").build_loader
 
     def build(self, settings: Settings) -> None:
         """Build the training loader."""

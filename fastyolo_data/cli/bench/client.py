@@ -20,15 +20,6 @@ from fastyolo_data.errors import FastYoloError
 
 __all__ = ["BenchError", "Client"]
 
-# Starts worker.py without running fastyolo_data/__init__.py: what that imports must not be in a competitor's process.
-# The package object is there, so that its submodules can be imported; OurAdapter.load runs __init__.
-_BOOT = """
-import importlib.util, sys
-sys.modules["fastyolo_data"] = importlib.util.module_from_spec(importlib.util.find_spec("fastyolo_data"))
-from fastyolo_data.cli.bench.worker import main
-sys.exit(main(sys.argv[1:]))
-"""
-
 
 class BenchError(FastYoloError):
     """A contender failed, died, or gave no answer in time."""
@@ -48,7 +39,7 @@ class Client:
         self.log = folder / f"{adapter}.log"
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, adapter, repr(time.time())],
+                [sys.executable, "-m", "fastyolo_data.cli.bench.worker", adapter, repr(time.time())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

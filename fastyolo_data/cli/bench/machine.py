@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from fastyolo_data.machine import cgroup_cpus
+
 __all__ = ["cpu_limit", "describe_machine", "git_commit", "machine_cpu_seconds"]
 
 _PACKAGES = ("fastyolo_data", "ultralytics", "torch", "numpy", "opencv-python", "numba", "turbojpeg", "psutil")
@@ -20,7 +22,7 @@ _PACKAGES = ("fastyolo_data", "ultralytics", "torch", "numpy", "opencv-python", 
 def cpu_limit() -> dict[str, Any]:
     """Return the processor counts that matter: in the machine, in the affinity mask, and allowed by the cgroup."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return {"logical": os.cpu_count(), "affinity": affinity, "cgroup": _cgroup_cpus()}
+    return {"logical": os.cpu_count(), "affinity": affinity, "cgroup": cgroup_cpus()}
 
 
 def describe_machine() -> dict[str, Any]:
@@ -65,19 +67,6 @@ def machine_cpu_seconds() -> float:
     times = psutil.cpu_times()
     names = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
     return float(sum(getattr(times, name, 0.0) for name in names))
-
-
-def _cgroup_cpus() -> float | None:
-    """Return the CPU quota of this process's cgroup (version 2, else 1), in CPUs; None when unlimited or unknown."""
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-    except (OSError, ValueError):
-        base = Path("/sys/fs/cgroup/cpu")
-        try:
-            quota, period = ((base / f"cpu.cfs_{n}_us").read_text().strip() for n in ("quota", "period"))
-        except OSError:
-            return None
-    return None if quota in ("max", "-1") else int(quota) / int(period)
 
 
 def _processor_name() -> str:

@@ -169,3 +169,7 @@ def main(argv: list[str]) -> int:
         answers.write(json.dumps(_answer(session, request)) + "\n")
         answers.flush()
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
