@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Streams"]
+__all__ = ["ORDER", "SAMPLE", "Streams"]
 
 _MASK = (1 << 64) - 1
 SAMPLE, ORDER = 0, 1  # purposes; part of the counter, so their numbers never meet
