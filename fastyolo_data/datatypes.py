@@ -10,7 +10,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DataSpec", "F32Array", "LabelTable", "PackedStrings", "U8Image"]
+__all__ = ["TASKS", "DataSpec", "F32Array", "LabelTable", "PackedStrings", "U8Image"]
 
 U8Image = npt.NDArray[np.uint8]
 F32Array = npt.NDArray[np.float32]
