@@ -35,6 +35,7 @@ from fastyolo_data.store import (
     decide,
     fill_ram,
     find_stored,
+    forecast,
     open_stored,
     tile_bytes,
 )
@@ -141,6 +142,10 @@ class Tiles:
     def folders(self) -> list[Path]:
         """Return the folders that a stored cache may live in, the preferred one first."""
         return cache_folders(self._spec, self._config.cache_dir, "tiles")
+
+    def forecast(self, kind: str) -> str:
+        """Say what making a stored cache would write."""
+        return forecast(self.images(), self.recipe(kind), self.folders()).text
 
     # ---- opening -----------------------------------------------------------------------------------------------------
 

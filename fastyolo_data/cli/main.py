@@ -30,7 +30,9 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "bench": Command("fastyolo_data.cli.bench.command", "measure this loader and the stock loaders"),
+    "cache": Command("fastyolo_data.cli.cache", "build, list, check or remove caches of decoded images"),
     "preview": Command("fastyolo_data.cli.preview", "draw augmented samples with their boxes"),
+    "warmup": Command("fastyolo_data.cli.warmup", "compile the kernels now instead of at the first training start"),
 }
 
 

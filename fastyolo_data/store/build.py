@@ -32,7 +32,7 @@ from fastyolo_data.store.ram import tile_bytes
 from fastyolo_data.store.stored import Container, StoredStore
 from fastyolo_data.store.update import Update, Writer
 
-__all__ = ["Images", "Recipe", "find_stored", "open_stored"]
+__all__ = ["Forecast", "Found", "Images", "Recipe", "find_stored", "forecast", "open_stored"]
 
 _LOG = logging.getLogger("fastyolo_data")
 _SPARE = 64 << 20  # bytes that a build leaves free on the disk
@@ -230,6 +230,43 @@ def _store(images: Images, recipe: Recipe, found: Found) -> StoredStore:
     )
 
 
+@dataclass(frozen=True)
+class Forecast:
+    """What a build would write.
+
+    Attributes:
+        images, missing: distinct images, and those that are not cached.
+        need: bytes to write; free: bytes free in folder.
+    """
+
+    images: int
+    missing: int
+    need: int
+    folder: Path
+    free: int
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.missing:,} of {self.images:,} images to write, {size_text(self.need)} "
+            f"({size_text(self.free)} free in {self.folder})"
+        )
+
+
+def forecast(images: Images, recipe: Recipe, folders: Sequence[Path]) -> Forecast:
+    """Return what open_stored would write, and where."""
+    wanted = images.wanted(recipe.encoded)
+    found = find_stored(wanted, recipe, folders, report=False)
+    first = images.disk.first_of_each()
+    missing = first if found is None else first[found.at[first] < 0]
+    folder = existing = folders[0] if found is None else found.folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    need, free = int(wanted.nbytes[missing].sum()), shutil.disk_usage(existing).free
+    return Forecast(len(first), len(missing), need, folder, free)
+
+
 # ---- building, under the lock ----------------------------------------------------------------------------------------
 
 
@@ -253,11 +290,8 @@ def _update(
     todo = first[at[first] < 0] if append else first
     need = int(wanted.nbytes[todo].sum())
     free = shutil.disk_usage(folder).free
-    missing = f"{int((at[first] < 0).sum()):,} of {len(first):,}"
-    _LOG.info(
-        "%s%s cache of images: %s images to write, %s (%s free in %s)",
-        say.prefix, recipe.kind, missing, size_text(need), size_text(free), folder,
-    )  # fmt: skip
+    plan = Forecast(len(first), int((at[first] < 0).sum()), need, folder, free)
+    _LOG.info("%s%s cache of images: %s", say.prefix, recipe.kind, plan.text)
     if need + min(_SPARE, free // 8) > free:
         raise StoreError(f"{size_text(need)} needed, {size_text(free)} free")
     Update(images.disk, wanted, recipe, folder, backend, found, append, todo, lock).run(

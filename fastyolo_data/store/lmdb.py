@@ -11,8 +11,10 @@ records are tested record by record, as in every backend.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
+import shutil
 import struct
 import threading
 import weakref
@@ -209,6 +211,8 @@ class LmdbWriter:
             except self._lmdb.MapFullError:
                 self._env.set_mapsize(self._env.info()["map_size"] * 2)
             except self._lmdb.Error as error:
+                if shutil.disk_usage(self._file().parent).free < self._pending_bytes:  # LMDB calls it an I/O error
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
                 raise StoreError(str(error)) from error
 
     def end(self, records: Records) -> int:

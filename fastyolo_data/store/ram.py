@@ -139,9 +139,8 @@ def _allocate(sizes: npt.NDArray[np.int64], fit: int) -> tuple[npt.NDArray[np.ui
         try:
             return np.empty(int(sizes[:fit].sum()), np.uint8), fit
         except MemoryError:
-            _LOG.warning(
-                "the system refused %.2f GB for the RAM cache (ulimit -v?); trying half", sizes[:fit].sum() / 1e9
-            )
+            refused = size_text(sizes[:fit].sum())
+            _LOG.warning("the system refused %s for the RAM cache (ulimit -v?); trying half", refused)
             fit //= 2
 
 
@@ -152,7 +151,7 @@ def _fill(
     """Write the tiles of `images` to their starts; return which ones arrived."""
     cached = np.zeros(len(images), bool)
     broken: list[str] = []
-    lock = threading.Lock()
+    lock, full = threading.Lock(), threading.Event()
 
     def new_work() -> Callable[[int], None]:
         reader = disk.reader()
@@ -164,6 +163,9 @@ def _fill(
                 with lock:
                     broken.append(str(error))
                 return
+            except MemoryError:
+                full.set()
+                return
             start = int(starts[k])
             arena[start : start + tile.size] = tile.reshape(-1)
             cached[k] = True
@@ -174,10 +176,10 @@ def _fill(
 
         def tick(done: int) -> bool:
             bar.update(done - bar.n)
-            return done < len(images) and memory.available() < _LOW
+            return done < len(images) and (full.is_set() or memory.available() < _LOW)
 
         done = run_parallel(len(images), threads, new_work, tick) if len(images) else 0
-    if done < len(images):
+    if done < len(images) or full.is_set():
         _LOG.warning(
             "%sRAM cache stopped after %s of %s images: memory is nearly used up; the rest is read from disk",
             prefix, f"{done:,}", f"{len(images):,}",

@@ -71,6 +71,7 @@ class StoredStore:
         self.nbytes = records.nbytes[at] if len(records) else np.zeros(len(at), np.int64)
         self.crc = records.crc[at] if len(records) else np.zeros(len(at), np.uint32)
         self.verified = np.zeros(len(at), bool)
+        self.complete = bool((at >= 0).all())  # every image is in the index, if only as a broken one
         self._on_damage = on_damage
         self._damaged = 0
         self._lock = threading.Lock()

@@ -74,8 +74,10 @@ def test_load_image_and_single_samples(pictures: Path, backend: str, monkeypatch
     cached = build_dataset(pictures, cache=select(backend, monkeypatch), imgsz=96, verbose=False)
     for i in range(len(plain)):
         a, b = plain.load_image(i), cached.load_image(i)
-        assert a[1:] == b[1:] and np.array_equal(a[0], b[0])
-        assert b[0].flags.writeable and b[0].flags.owndata
+        assert a[1:] == b[1:]
+        assert np.array_equal(a[0], b[0])
+        assert b[0].flags.writeable
+        assert b[0].flags.owndata
         assert (plain[i]["img"] == cached[i]["img"]).all()
 
 
