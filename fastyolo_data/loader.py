@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastyolo_data.assemble import BatchJob, BatchMemory, DeviceBatch, Engine, Uploader
+from fastyolo_data.assemble import BatchJob, BatchMemory, DeviceBatch, Engine, Uploader, compile_kernels
 from fastyolo_data.augment import Renderer, SampleContext
 from fastyolo_data.config import LoaderConfig
 from fastyolo_data.dataset import LoadImagesAndLabels
@@ -240,6 +240,7 @@ class FastLoader:
     """
 
     def __init__(self, dataset: LoadImagesAndLabels, *, device: torch.device | None = None) -> None:
+        compile_kernels(jpeg.try_out)
         config = dataset.config
         self.dataset = dataset
         self.batch_size = config.batch

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-QUICK: dict[str, Any] = {"imgsz": 96, "batch": 8, "workers": 2, "prefetch": 3, "verbose": False}
+QUICK: dict[str, Any] = {"imgsz": 96, "batch": 8, "workers": 2, "prefetch": 3, "cache": "none", "verbose": False}
 
 
 def fingerprint(batch: Any) -> str:

@@ -98,14 +98,16 @@ class Renderer:
         table = context.table
         self._context = context
         self._reader: TileReader = context.store.reader()
-        self._columns = (table.box_offsets, table.cls, table.xywhn, table.point_offsets, table.points)
+        self._columns = tuple(
+            _frozen(a) for a in (table.box_offsets, table.cls, table.xywhn, table.point_offsets, table.points)
+        )
         longest = int(np.diff(table.point_offsets).max()) if table.has_polygons and len(table.cls) else 0
         self._points = np.empty((2, longest + 1002, 2))
         self._scratch = make_scratch(context.row_pixels, context.row_pixels)
         rule = context.dialect.visible_polygons
         self._polygon_rule = POLYGON_VISIBLE if rule else POLYGON_INSIDE
         # Boxes without their polygons, for dialects that use polygons in mosaics only.
-        self._plain_columns = (*self._columns[:3], np.empty(0, np.int64), table.points[:0])
+        self._plain_columns = (*self._columns[:3], _frozen(np.empty(0, np.int64)), _frozen(table.points[:0]))
 
     def run(self, plan: AugmentPlan | LetterboxPlan, row: int, dst: U8Image, labels: LabelRows) -> None:
         """Make sample `row` of a plan.
@@ -134,7 +136,7 @@ class Renderer:
         h, w = int(box.new_hw[row, 0]), int(box.new_hw[row, 1])
         if im.shape[:2] != (h, w):
             im = cv2.resize(im, (w, h), interpolation=cv2.INTER_LINEAR)
-        pack_image(im, dst, int(box.top[row]), int(box.left[row]), 114, False)
+        pack_image(_frozen(im), dst, int(box.top[row]), int(box.left[row]), 114, False)
         start = int(labels.starts[row])
         hw = plan.tile_hw[row].astype(np.float64)
         stop = letterbox_boxes(index, hw, box.ratio[row], box.pad[row], self._columns, labels.cls, labels.xywhn, start)
@@ -221,6 +223,13 @@ class Renderer:
         flipud, fliplr = plan.flipud[row], plan.fliplr[row]
         finish_boxes(labels.xywhn, start, stop, out_hw, dialect.box_margin, flipud, fliplr)
         labels.stops[row] = stop
+
+
+def _frozen(array: npt.NDArray) -> npt.NDArray:
+    """A read-only view: numba compiles a kernel anew for writable arrays, and tables can be either."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _unpack(tile: PackedTile) -> U8Image:

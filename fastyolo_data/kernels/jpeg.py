@@ -27,7 +27,7 @@ from numba import types
 
 from fastyolo_data.kernels._jit import inline, kernel
 
-__all__ = ["JpegApi", "load"]
+__all__ = ["JpegApi", "load", "try_out"]
 
 _log = logging.getLogger(__name__)
 
@@ -137,6 +137,13 @@ class JpegApi:
             2**30 pixels, not a JPEG, or damaged beyond use); out may have been written to.
         """
         return _decode(data, out, divisor)
+
+
+def try_out() -> None:
+    """Run the decoder once, so that it is compiled or loaded from numba's cache; does nothing without a library."""
+    api = load()
+    if api is not None:
+        api.decode(np.zeros(4, np.uint8), np.zeros(4, np.uint8), 1)
 
 
 def _wheel_libraries() -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The same random numbers through the installed YOLOv5 7.0 data set and through our plan: pixels, labels, shapes.
 
 YOLOv5 needs old libraries, so it is not part of the [test] extra. In an environment of its own:
-pip install "yolov5==7.0.14" "setuptools<81" "numpy<2.3" "pillow<10" ipython && python -m pytest tests/parity/test_yolov5.py
+pip install "yolov5==7.0.14" "setuptools<81" "numpy<2.3" "pillow<10" ipython; python -m pytest tests/parity/test_yolov5.py
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fastyolo_data.plan import sample as slots
 
 os.environ.setdefault("YOLOV5_CONFIG_DIR", tempfile.mkdtemp(prefix="yolov5-config-"))
 pytest.importorskip("yolov5", reason="parity with YOLOv5 needs yolov5==7.0.14 in an environment of its own")
-from yolov5.utils.dataloaders import LoadImagesAndLabels, create_dataloader  # noqa: E402
+from yolov5.utils.dataloaders import LoadImagesAndLabels, create_dataloader
 
 SETS = ["boxes", "polygons", "bccd", "coco_ccby_seg"]
 HYPS = {
