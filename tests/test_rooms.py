@@ -93,6 +93,16 @@ def test_libraries_stay_in_their_rooms(path):
         assert top not in {"yolov5", "yolov9", "utils", "models"} or room(path) in ("integrations", "cli"), where
 
 
+def test_decorators_of_numba_come_from_one_file():
+    compilers = {"njit", "jit", "vectorize", "guvectorize", "cfunc", "stencil", "generated_jit"}
+    for path in FILES:
+        if path.relative_to(PACKAGE).as_posix() == "kernels/_jit.py":
+            continue
+        used = {n.attr for n in ast.walk(TREES[path]) if isinstance(n, ast.Attribute)}
+        used |= {name for module, name, _ in imports(path) if module.split(".")[0] == "numba"}
+        assert not used & compilers, f"{path}: use kernel and inline of kernels/_jit.py"
+
+
 def test_config_imports_torch_only_when_asked():
     top_level = [n for n in TREES[PACKAGE / "config.py"].body if isinstance(n, (ast.Import, ast.ImportFrom))]
     assert not [n for n in top_level if "torch" in ast.unparse(n)]
