@@ -51,16 +51,16 @@ def test_refused_allocation(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptu
     empty = np.empty
 
     def refuse(size: object, *args: object) -> np.ndarray:
-        if isinstance(size, int) and size > 100_000:
+        if isinstance(size, int) and size > 1_000_000:
             raise MemoryError
         return empty(size, *args)
 
-    fake = FakeSet(tmp_path, 40)
+    fake = FakeSet(tmp_path, 40, side=120)
     monkeypatch.setattr(ram.np, "empty", refuse)
     store = fill_ram(fake.images().disk, Memory(lambda: 1 << 34), threads=2)
     monkeypatch.undo()
     assert 0 < sum(store.holds(i) for i in range(40)) < 40
-    assert "the system refused 2" in caplog.text
+    assert "the system refused 1.71 MB" in caplog.text
     assert "images fit" in caplog.text
     fake.check(store)
 
@@ -172,7 +172,7 @@ print(base, sampler.peak.footprint, nbytes)
 """
 
 
-@pytest.mark.parametrize("workers", [1, 8])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_peak_memory(tmp_path: Path, workers: int) -> None:
     """Peak PSS over a process that only imports torch, cv2 and numba: at most the cache × 1.1 + 0.3 GB."""
     if sys.platform != "linux":
