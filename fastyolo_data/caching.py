@@ -80,6 +80,13 @@ class Tiles:
         self._store: TileStore | None = None
         self._users = 0
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_store", "_users")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process nothing is open yet."""
+        self.__dict__.update(state, _lock=threading.Lock(), _store=None, _users=0)
+
     def acquire(self) -> TileStore:
         """Return the store, opening it if need be; every call wants one `release`."""
         with self._lock:

@@ -23,7 +23,7 @@ from fastyolo_data.store import TileStore
 
 __all__ = ["LoadImagesAndLabels"]
 
-# Tiles that mosaic partners come from under mosaic_pool="recent": as many as the stock Ultralytics buffer of one worker.
+# Tiles that mosaic partners come from under mosaic_pool="recent": as many as in a stock Ultralytics worker's buffer.
 POOL_BATCHES = 8
 POOL_MAX = 1000
 
@@ -279,6 +279,13 @@ class LoadImagesAndLabels:
             return {k: v[0] if k in one_each else v for k, v in batch.items()}
         images, targets, paths, shapes = batch  # type: ignore[misc]
         return images[0], targets, paths[0], shapes[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but locks and open stores, so that spawned workers of other loaders can have the data set."""
+        return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_single", "_lists")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock(), _single=None, _lists={})
 
     def _plan_single(self, i: int) -> Any:
         repeat = self._asked.get(i, 0)

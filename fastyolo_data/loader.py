@@ -397,8 +397,8 @@ class FastLoader:
 
         Returns:
             batches, samples: made so far. wait: seconds the consumer waited for batches. plan, render, finish: seconds
-            that workers spent planning, making samples (loading included), and collecting batches. load: share of
-            render spent reading and decoding. loads: tiles loaded.
+            that workers spent planning, making samples (loading included), and collecting batches, summed over
+            threads. load: the part of render spent reading and decoding. loads: tiles loaded.
         """
         s = self._engine.stats
         timer = self._context.timer

@@ -125,6 +125,26 @@ def test_the_dataset_works_under_a_stock_dataloader_with_forked_workers(generate
     assert done.stdout.strip() == "True", done.stderr
 
 
+def test_the_dataset_works_under_a_stock_dataloader_with_spawned_workers(generated_boxes, tmp_path):
+    script = tmp_path / "spawned.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import fastyolo_data as fy
+            from torch.utils.data import DataLoader
+
+            if __name__ == "__main__":
+                data = fy.build_dataset({str(generated_boxes)!r}, imgsz=96, cache="ram", dialect="yolov5", verbose=False)
+                first = data[0]
+                loader = DataLoader(data, 4, num_workers=2, collate_fn=list, multiprocessing_context="spawn")
+                print(sum(len(b) for b in loader) == len(data))
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "True", done.stderr
+
+
 def test_the_loader_works_before_and_after_spawned_workers(generated_boxes, tmp_path):
     script = tmp_path / "spawn.py"
     script.write_text(

@@ -1,4 +1,4 @@
-"""Reported faults of loaders (../shared/cases): identifiable images, mosaic colours, odd sizes, through build_loader."""
+"""Reported faults of loaders (../shared/cases): identifiable images, mosaic colours, odd sizes."""
 
 from __future__ import annotations
 

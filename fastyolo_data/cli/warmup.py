@@ -9,7 +9,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = "Compile the kernels and keep them in numba's cache (NUMBA_CACHE_DIR, else beside the package)."
+    parser.description = "Compile the kernels and keep them in numba's cache (NUMBA_CACHE_DIR, or beside the package)."
 
 
 def run(args: argparse.Namespace) -> int:

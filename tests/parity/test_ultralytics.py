@@ -24,6 +24,7 @@ HYPS = {
     "shear": {"shear": 10.0, "degrees": 5.0},
     "perspective": {"perspective": 0.001, "degrees": 10.0},
     "mixup": {"mixup": 1.0, "mosaic": 0.5, "bgr": 0.5},
+    "rect": {"rect": True, "degrees": 5.0},
     "no_colour": {"hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0, "scale": 0.9},
 }
 # Rotated, sheared and perspective warps: OpenCV's own rounding differs from exact bilinear by a few levels in single
@@ -32,7 +33,9 @@ SEAM = 2  # output pixels around tile edges that fast mode may treat differently
 
 
 def _rows(data_yaml: Path, numerics: str, hyp: dict, n: int = 12):
-    dataset = fy.build_dataset(data_yaml, numerics=numerics, hyp=hyp, batch=n, seed=3, verbose=False)
+    rect = "rect" in hyp
+    hyp = {k: v for k, v in hyp.items() if k != "rect"}
+    dataset = fy.build_dataset(data_yaml, numerics=numerics, hyp=hyp, rect=rect, batch=n, seed=3, verbose=False)
     stock = stock_dataset(dataset, dataset.names, str(data_yaml.parent / "images" / "train"))
     plan = dataset.planner().plan(dataset.order(1), 1, 0, min(n, len(dataset)))
     context = dataset.context()

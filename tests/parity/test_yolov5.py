@@ -1,7 +1,8 @@
 """The same random numbers through the installed YOLOv5 7.0 data set and through our plan: pixels, labels, shapes.
 
 YOLOv5 needs old libraries, so it is not part of the [test] extra. In an environment of its own:
-pip install "yolov5==7.0.14" "setuptools<81" "numpy<2.3" "pillow<10" ipython; python -m pytest tests/parity/test_yolov5.py
+pip install "yolov5==7.0.14" "setuptools<81" "numpy<2.3" "pillow<10" ipython, then
+python -m pytest tests/parity/test_yolov5.py
 """
 
 from __future__ import annotations
