@@ -130,7 +130,7 @@ class LoaderConfig:
             image_weights=weights,
             mosaic_pool=_pool(mosaic_pool, shuffled or weights is not None),
             numerics=_one_of("numerics", numerics, ("fast", "exact")),
-            prefetch=3 if prefetch is None else _whole("prefetch", prefetch, 1),
+            prefetch=2 if prefetch is None else _whole("prefetch", prefetch, 1),
             rescan=_flag("rescan", rescan),
             verbose=_flag("verbose", verbose),
         )

@@ -93,7 +93,7 @@ def build_loader(
         mosaic_pool: where mosaic partners come from: "recent" (the last 8 * batch images of the epoch: one decode per
             image and epoch; default when shuffled) or "uniform" (any image).
         numerics: "fast" (fused kernels, about half a level from the stock pixels) or "exact" (the stock OpenCV calls).
-        prefetch: batches made ahead; default 3.
+        prefetch: batches made ahead; default 2.
         rescan: read all labels again, whatever the label cache says.
         verbose: progress bar and summary of the label scan.
 

@@ -130,7 +130,7 @@ def test_options_are_checked_before_anything_is_read():
 
 def test_defaults_of_training():
     c = check()
-    assert (c.split, c.imgsz, c.batch, c.stride, c.seed, c.prefetch) == ("train", 640, 16, 32, 0, 3)
+    assert (c.split, c.imgsz, c.batch, c.stride, c.seed, c.prefetch) == ("train", 640, 16, 32, 0, 2)
     assert (c.augment, c.shuffle, c.rect, c.drop_last, c.single_cls, c.rescan) == (
         True,
         True,
