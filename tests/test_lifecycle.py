@@ -134,7 +134,7 @@ def test_the_dataset_works_under_a_stock_dataloader_with_spawned_workers(generat
             from torch.utils.data import DataLoader
 
             if __name__ == "__main__":
-                data = fy.build_dataset({str(generated_boxes)!r}, imgsz=96, cache="ram", dialect="yolov5", verbose=False)
+                data = fy.build_dataset({str(generated_boxes)!r}, imgsz=96, cache="ram", verbose=False)
                 first = data[0]
                 loader = DataLoader(data, 4, num_workers=2, collate_fn=list, multiprocessing_context="spawn")
                 print(sum(len(b) for b in loader) == len(data))
