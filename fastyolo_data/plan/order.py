@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fastyolo_data.errors import ConfigError
 from fastyolo_data.plan.streams import Streams
 
 __all__ = ["EpochOrder", "batch_shapes", "plan_order", "rect_order", "share_size"]
@@ -58,6 +59,11 @@ def plan_order(
     streams = Streams(seed, epoch)
     every = np.arange(n) if indices is None else np.asarray(indices, np.int64)
     if weights is not None:
+        if not np.sum(weights) > 0:
+            raise ConfigError(
+                f"image_weights of the {len(every)} images of the epoch sum to {np.sum(weights):g}; "
+                "give some image of the epoch (`indices`) a weight above 0, so that it can be drawn"
+            )
         every = every[streams.choices(weights, len(every))]
     elif shuffle:
         every = every[streams.permutation(len(every))]

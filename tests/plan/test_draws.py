@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastyolo_data.plan.sample import SLOTS
 from tests.plan.planners import make_plan, make_planner, many
 
 HYP = {
@@ -220,7 +219,3 @@ def test_one_image_is_its_own_partner():
     for recent in (0, 1, 8):
         plan = make_plan(make_planner(1, recent=recent, hyp={"mixup": 1.0}), 1)[1]
         assert not plan.tiles.any()
-
-
-def test_slots_hold_every_draw():
-    assert SLOTS == 44  # a new draw appends; moving slots changes every seeded run, so do it on purpose only

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fastyolo_data.errors import ConfigError
 from fastyolo_data.plan import batch_shapes, plan_order, rect_order
 from tests.reference.geometry import rect_shapes
 
@@ -99,6 +100,12 @@ def test_image_weights_of_indices():
     mine = np.concatenate([order(100, indices=indices, weights=weights, epoch=e).mine for e in range(2000)])
     assert set(mine.tolist()) == {90, 70}
     assert (mine == 70).mean() == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.0, 0.0], [float("nan"), 1.0, 1.0]])
+def test_image_weights_that_select_nothing(weights):
+    with pytest.raises(ConfigError, match="3 images of the epoch sum to"):
+        order(100, indices=np.array([90, 40, 70]), weights=np.array(weights))
 
 
 @pytest.mark.parametrize("batch", [1, 3, 16])

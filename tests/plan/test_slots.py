@@ -1,0 +1,66 @@
+"""The slots of a sample's stream: each decides one thing, and none is read twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fastyolo_data.plan import SamplePlanner, sample
+from tests.plan.planners import make_plan, make_planner
+
+HYP = {
+    "degrees": 20.0, "translate": 0.2, "scale": 0.4, "shear": 8.0, "perspective": 0.0008, "mosaic": 0.7, "mixup": 0.7,
+    "flipud": 0.7, "fliplr": 0.7, "bgr": 0.7, "hsv_h": 0.02, "hsv_s": 0.6, "hsv_v": 0.3,
+}  # fmt: skip
+WARP = ("perspective", "angle", "scale", "shear", "translate")
+
+
+def results(monkeypatch, planner: SamplePlanner, u: np.ndarray) -> dict[str, np.ndarray]:
+    """What one sample's numbers lead to; the warp as it is before it becomes a matrix."""
+    seen = {}
+    compose = sample.warp_matrix
+
+    def spy(canvas, out_hw, perspective, angle, scale, shear, translate, dialect):
+        seen.update(zip(WARP, (perspective, angle, scale, shear, translate), strict=True))
+        return compose(canvas, out_hw, perspective, angle, scale, shear, translate, dialect)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sample, "warp_matrix", spy)
+        patch.setattr(SamplePlanner, "_draw", lambda *_: (u[None], np.array([0.4])))
+        plan = make_plan(planner, 1, shuffle=False)[1]
+    names = ("counts", "tiles", "rects", "hsv", "flipud", "fliplr", "bgr", "ratio")
+    return {**{k: np.array(getattr(plan, k)) for k in names}, **{k: np.array(v) for k, v in seen.items()}}
+
+
+@pytest.mark.parametrize("dialect", ["ultralytics", "yolov5"])
+def test_each_slot_decides_one_thing(dialect, monkeypatch):
+    planner = make_planner(60, dialect=dialect, hyp=HYP)
+    planner = replace(planner, tile_hw=np.full((60, 2), 320))  # so that other partners leave the layout alone
+    base = 0.5 + np.arange(sample.SLOTS) / 1000
+    plain = results(monkeypatch, planner, base)
+    decides: Counter[str] = Counter()
+    for slot in range(sample.SLOTS):
+        changed = set()
+        for value in (0.05, 0.95):
+            u = base.copy()
+            u[slot] = value
+            other = results(monkeypatch, planner, u)
+            changed |= {k for k, v in other.items() if not np.array_equal(v, plain[k])}
+        if "counts" in changed:  # a gate; layouts follow it
+            assert changed <= {"counts", "rects", "ratio", "tiles"}
+            changed = {"counts"}
+        assert len(changed) <= 1, f"slot {slot} decides {sorted(changed)}"
+        decides.update(changed)
+    places = 8 if dialect == "yolov5" else 0
+    assert decides == {
+        # yolov5: one mosaic gate for both layers. Partners: three per layer and the mixup partner itself.
+        "counts": 2 if dialect == "yolov5" else 3, "tiles": 7 + places, "rects": 4, "perspective": 4, "angle": 2,
+        "scale": 2, "shear": 4, "translate": 4, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
+    }  # fmt: skip
+
+
+def test_number_of_slots():
+    assert sample.SLOTS == 44  # a new draw is appended: moving slots changes every seeded run
