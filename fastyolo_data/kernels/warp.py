@@ -186,7 +186,9 @@ def _tile_span(rect, inv, y, side, width):
     """
     lo, hi = 0.0, float(width)
     d0, d1 = side * inv[2, 0], side * (inv[2, 1] * y + inv[2, 2])
-    lo, hi = _clip_span(d0, d1 - 1e-9, False, lo, hi)
+    # Further from 0 than float32 errs, or _coordinates could meet 0 / 0 and gather from anywhere.
+    least = 1e-6 * (abs(d0) * width + abs(d1)) + 1e-30
+    lo, hi = _clip_span(d0, d1 - least, False, lo, hi)
     for axis in range(2):
         n0, n1 = side * inv[axis, 0], side * (inv[axis, 1] * y + inv[axis, 2])
         low, high = rect[axis] - 0.5, rect[axis + 2] - 0.5

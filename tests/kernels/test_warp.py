@@ -146,6 +146,19 @@ def test_horizon_as_opencv_draws_it():
     np.testing.assert_array_equal(got[:, outside], 114)
 
 
+def test_pixel_on_the_horizon():
+    """Denominator and numerators vanish together, in float32 but not quite in float64: 0 / 0 must index nothing."""
+    layer = lone(40, 40)
+    for exponent in range(4, 12):
+        for distance in (0.0, 1e-9, 1.5e-7, -1.5e-7, 1e-5):
+            row = 2.0**-exponent * np.array([1.0, 0.0, -(5.0 + distance)])
+            layer.inverse = np.array([row, row, row])  # every pixel but that one shows position (1, 1)
+            got = render(layer, out_hw=(2, 20))
+            others = np.arange(20) != 5
+            want = layer.tiles[0][1, 1].astype(int)[:, None, None]
+            assert np.abs(got[..., others] - want).max() <= 1
+
+
 def test_singular_and_huge_matrices_stay_inside_the_buffers():
     layer = mosaic(SIZES["odd"], S, CENTRES["middle"])
     rng = np.random.default_rng(4)
