@@ -17,11 +17,12 @@ from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import Hyp, get_dialect
 from fastyolo_data.machine import cpu_count
 
-__all__ = ["CACHES", "LoaderConfig"]
+__all__ = ["CACHES", "LoaderConfig", "check_weights"]
 
 CACHES = ("none", "ram", "lmdb", "memmap", "auto")
 _CACHE_NAMES = {"false": "none", "": "none", "off": "none", "true": "ram", "disk": "memmap"}
 _MAX_WORKERS = 8
+_MAX_IMGSZ = 8192  # float32 coordinates of the warp kernels keep their 1/256 pixel up to here
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class LoaderConfig:
         get_dialect(dialect)
         augment = split == "train" if augment is None else _flag("augment", augment)
         rect = _flag("rect", rect)
-        weights = _weights(image_weights)
+        weights = check_weights(image_weights)
         shuffled = (split == "train" and not rect) if shuffle is None else _flag("shuffle", shuffle)
         if rect and (shuffled or weights is not None):
             raise ConfigError(
@@ -163,6 +164,8 @@ def _whole(name: str, value: object, low: int | None) -> int:
 
 def _imgsz(value: object, stride: int) -> int:
     imgsz = _whole("imgsz", value, 10)
+    if imgsz > _MAX_IMGSZ:
+        raise ConfigError(f"imgsz={imgsz}: expected at most {_MAX_IMGSZ} pixels")
     if imgsz % stride:
         near = imgsz // stride * stride
         choices = f"{near} or {near + stride}" if near else f"{near + stride}"
@@ -231,7 +234,8 @@ def _pool(value: str | None, shuffled: bool) -> str:
     return _one_of("mosaic_pool", value, ("recent", "uniform"))
 
 
-def _weights(value: npt.ArrayLike | None) -> npt.NDArray[np.float64] | None:
+def check_weights(value: npt.ArrayLike | None) -> npt.NDArray[np.float64] | None:
+    """Return image weights as (n,) float64; raises ConfigError unless they are finite, >= 0, and sum to more than 0."""
     if value is None:
         return None
     try:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastyolo_data.assemble import BatchJob, BatchMemory
 from fastyolo_data.augment import Renderer, SampleContext, TilePool
 from fastyolo_data.caching import Tiles
-from fastyolo_data.config import LoaderConfig
+from fastyolo_data.config import LoaderConfig, check_weights
 from fastyolo_data.datatypes import DataSpec, F32Array, LabelTable, U8Image
 from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import get_dialect
@@ -183,10 +183,11 @@ class LoadImagesAndLabels:
         return self._weights
 
     @image_weights.setter
-    def image_weights(self, value: npt.NDArray[np.float64] | None) -> None:
-        if value is not None and len(value) != len(self):
-            raise ConfigError(f"image_weights has {len(value)} numbers for {len(self)} images; give one per image")
-        self._weights = None if value is None else np.asarray(value, np.float64).copy()
+    def image_weights(self, value: npt.ArrayLike | None) -> None:
+        weights = check_weights(value)
+        if weights is not None and len(weights) != len(self):
+            raise ConfigError(f"image_weights has {len(weights)} numbers for {len(self)} images; give one per image")
+        self._weights = None if weights is None else weights.copy()
         self._version += 1
 
     # ---- what the loader uses ----------------------------------------------------------------------------------------

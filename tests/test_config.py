@@ -81,6 +81,7 @@ BAD = [
     ("split", "", ["split=''", "'train'"]),
     ("split", 1, ["split=1", "'train'"]),
     ("prefetch", 0, ["prefetch=0", ">= 1"]),
+    ("imgsz", 16384, ["imgsz=16384", "8192"]),
     ("augment", 1, ["augment=1", "True or False"]),
     ("shuffle", "yes", ["shuffle='yes'", "True or False"]),
     ("rect", 0, ["rect=0", "True or False"]),

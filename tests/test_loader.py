@@ -191,6 +191,9 @@ def test_assigned_indices_and_weights_are_followed(generated_boxes):
         assert 0.6 < drawn.count(files[2]) / len(drawn) < 0.9
         with pytest.raises(fy.ConfigError, match="image_weights"):
             loader.dataset.image_weights = np.ones(3)
+        for bad in (np.nan, -1.0, 0.0):
+            with pytest.raises(fy.ConfigError, match="image_weights"):
+                loader.dataset.image_weights = np.full(len(files), bad)
         with pytest.raises(fy.ConfigError, match="indices"):
             loader.dataset.indices = [len(files)]
 

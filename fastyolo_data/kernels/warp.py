@@ -7,7 +7,7 @@ colour step: one tile, or up to four tiles of a mosaic, warped onto the output. 
 Every output pixel is sampled from exactly one tile, the one its position rounds to, with coordinates clamped to that
 tile; positions outside every tile are grey 114. This differs from warping a real canvas only within one source pixel
 of a tile's edge. Weights have 8 bits, intermediate values are rounded once, so results are within 1 level of a
-float bilinear interpolation (tests/kernels/test_warp.py).
+float bilinear interpolation on photos, 2 on noise of full contrast (tests/kernels/test_warp.py).
 
 The loops are split so that LLVM vectorises each: gathers alone (scalar loads, no arithmetic), blends on contiguous
 rows, and the colour step on contiguous rows. Indices are uint32: signed ones bring a wrap-around test that stops the
@@ -202,7 +202,8 @@ def _coordinates(inv, y, lo, pad, h, w, idx, wx, wy):
     """Cell index (flat) and weights of the columns lo, lo + 1, ... of row y inside one tile of at least 2 x 2.
 
     Numerators and denominator of the projective map are linear in the column. Their values at lo are computed in
-    float64, the steps in float32: 1e-4 pixel at most, a fortieth of a weight's resolution.
+    float64, the steps in float32: 1e-4 pixel for affine maps, a fortieth of a weight's resolution. Near a horizon the
+    error grows with 1 / D, where neighbouring output pixels lie far apart on the canvas anyway.
     """
     right, bottom = float32(w - 1) - float32(1e-3), float32(h - 1) - float32(1e-3)
     zero, one, full, half = float32(0.0), float32(1.0), float32(256.0), float32(0.5)
