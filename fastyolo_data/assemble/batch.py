@@ -9,9 +9,8 @@ import numpy as np
 import torch
 
 from fastyolo_data.assemble.buffers import BatchMemory
-from fastyolo_data.augment import LabelRows, Renderer, SampleContext
+from fastyolo_data.augment import Renderer, SampleContext, make_labels
 from fastyolo_data.errors import FastYoloError
-from fastyolo_data.kernels.pack import gather_labels
 from fastyolo_data.plan import AugmentPlan, LetterboxPlan
 
 __all__ = ["BatchJob", "DeviceBatch", "Uploader"]
@@ -76,7 +75,6 @@ class BatchJob:
         # A consumer inside torch.inference_mode() must get ordinary tensors; without workers this is its thread.
         with torch.inference_mode(False):
             self._pixels, self._images = memory.take((self.rows, 3, *plan.out_hw))
-        self._labels = LabelRows.room_for(plan, context.table)
 
     def run(self, row: int, renderer: Renderer) -> None:
         """Make one sample.
@@ -85,7 +83,7 @@ class BatchJob:
             FastYoloError: with the sample's index and file in front of what went wrong.
         """
         try:
-            renderer.run(self._plan, row, self._pixels[row], self._labels)
+            renderer.run(self._plan, row, self._pixels[row])
         except Exception as error:
             index = int(self._plan.index[row])
             kind = type(error) if isinstance(error, FastYoloError) else FastYoloError
@@ -98,17 +96,10 @@ class BatchJob:
             batch = self._as_dict() if self._context.dialect.batch_dict else self._as_tuple()
             return batch if self._uploader is None else self._uploader.upload(batch)
 
-    def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        labels = self._labels
-        n = int((labels.stops - labels.starts).sum())
-        idx, cls, xywhn = np.empty(n, np.float32), np.empty((n, 1), np.float32), np.empty((n, 4), np.float32)
-        gather_labels(labels.cls, labels.xywhn, labels.starts, labels.stops, idx, cls, xywhn)
-        return idx, cls, xywhn
-
     def _as_dict(self) -> dict[str, Any]:
         """Batch of Ultralytics (collate_fn of ultralytics 8.4.190 data/dataset.py)."""
         plan, table = self._plan, self._context.table
-        idx, cls, xywhn = self._rows()
+        idx, cls, xywhn = make_labels(plan, table, self._context.dialect)
         hw0 = [(int(h), int(w)) for h, w in table.hw[plan.index]]
         gains = [(h / h0, w / w0) for (h0, w0), (h, w) in zip(hw0, _tile_hw(plan).tolist(), strict=True)]
         ratio_pad: list[Any] = gains
@@ -133,7 +124,8 @@ class BatchJob:
     def _as_tuple(self) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...], tuple[Any, ...]]:
         """Batch of YOLOv5/7/9 (collate_fn of yolov5 7.0 utils/dataloaders.py)."""
         plan, table = self._plan, self._context.table
-        targets = self._memory.label(np.concatenate(self._columns(), 1))
+        idx, cls, xywhn = make_labels(plan, table, self._context.dialect)
+        targets = self._memory.label(np.concatenate((idx[:, None], cls, xywhn), 1))
         pads = plan.box.pad if isinstance(plan, LetterboxPlan) else plan.label_pads[:, 0, 0]
         shapes: list[Any] = []
         for row, index in enumerate(plan.index):
@@ -144,10 +136,6 @@ class BatchJob:
             h, w = _tile_hw(plan)[row].tolist()
             shapes.append(((h0, w0), ((h / h0, w / w0), (float(pads[row, 0]), float(pads[row, 1])))))
         return self._images, targets, tuple(table.im_files[int(i)] for i in plan.index), tuple(shapes)
-
-    def _columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        idx, cls, xywhn = self._rows()
-        return idx[:, None], cls, xywhn
 
 
 def _tile_hw(plan: Plan) -> np.ndarray:

@@ -11,7 +11,15 @@ from numba import int64
 
 from fastyolo_data.kernels._jit import inline, kernel
 
-__all__ = ["POLYGON_INSIDE", "POLYGON_VISIBLE", "finish_boxes", "letterbox_boxes", "warp_boxes"]
+__all__ = [
+    "POLYGON_INSIDE",
+    "POLYGON_VISIBLE",
+    "augment_labels",
+    "finish_boxes",
+    "letterbox_boxes",
+    "letterbox_labels",
+    "warp_boxes",
+]
 
 # How a box follows from a warped polygon.
 POLYGON_VISIBLE = 1  # Ultralytics: bounds of polygon and picture's intersection
@@ -272,7 +280,7 @@ def letterbox_boxes(index, hw, ratio, pad, columns, out_cls, out_xyxy, start):
 
     Args:
         index: image.
-        hw: (2,) float64 height and width of the tile before the letterbox.
+        hw: (2,) height and width of the tile before the letterbox.
         ratio: resize factor of the letterbox.
         pad: (2,) float64 x, y of the image in the output.
         columns, out_cls, out_xyxy, start: as in warp_boxes.
@@ -313,3 +321,65 @@ def finish_boxes(xyxy, start, stop, out_hw, margin, flipud, fliplr):
         xyxy[i, 1] = 1.0 - cy if flipud else cy
         xyxy[i, 2] = (x1 - x0) / w
         xyxy[i, 3] = (y1 - y0) / h
+
+
+@kernel
+def augment_labels(
+    tiles, counts, hw, pads, columns, canvas, matrices, scales, out_hw, rule, polygons_alone, max_aspect, margin,
+    flipud, fliplr, work, out_idx, out_cls, out_xywhn,
+):  # fmt: skip
+    """Make the labels of a whole augmented batch, in sample order.
+
+    One call for all samples, as each return to Python may have to wait for the GIL.
+
+    Args:
+        tiles, counts, hw, pads, canvas, matrices, scales: (B, 2, ...) of an AugmentPlan: tiles, counts, label_hw,
+            label_pads, canvas, matrix, scale.
+        columns, out_hw, rule, max_aspect, work: as in warp_boxes.
+        polygons_alone: whether polygons steer boxes of samples without mosaic too.
+        margin: as in finish_boxes.
+        flipud, fliplr: (B,) bool.
+        out_idx, out_cls, out_xywhn: (n,), (n,) and (n, 4) float64 with room for every label of every tile.
+
+    Returns:
+        Number of rows written.
+    """
+    box_offsets, cls, xywhn, point_offsets, points = columns
+    plain = (box_offsets, cls, xywhn, point_offsets[:0], points)
+    stop = 0
+    for b in range(tiles.shape[0]):
+        start = stop
+        for k in range(2):
+            if counts[b, k] == 0:
+                break
+            mosaic = counts[b, k] == 4
+            stop = warp_boxes(
+                tiles[b, k], counts[b, k], hw[b, k], pads[b, k], columns if mosaic or polygons_alone else plain,
+                canvas[b, k], mosaic, matrices[b, k], scales[b, k], out_hw, rule, max_aspect, work, out_cls, out_xywhn,
+                stop,
+            )  # fmt: skip
+        finish_boxes(out_xywhn, start, stop, out_hw, margin, flipud[b], fliplr[b])
+        for i in range(start, stop):
+            out_idx[i] = b
+    return stop
+
+
+@kernel
+def letterbox_labels(indices, hw, ratios, pads, columns, out_hw, margin, out_idx, out_cls, out_xywhn):
+    """Make the labels of a whole batch without augmentation, in sample order.
+
+    Args:
+        indices: (B,) int64 images; hw: (B, 2) int64 tile sizes; ratios: (B,); pads: (B, 2) x, y.
+        columns, out_hw, margin, out_idx, out_cls, out_xywhn: as in augment_labels.
+
+    Returns:
+        Number of rows written.
+    """
+    stop = 0
+    for b in range(indices.shape[0]):
+        start = stop
+        stop = letterbox_boxes(indices[b], hw[b], ratios[b], pads[b], columns, out_cls, out_xywhn, start)
+        finish_boxes(out_xywhn, start, stop, out_hw, margin, False, False)
+        for i in range(start, stop):
+            out_idx[i] = b
+    return stop

@@ -1,4 +1,4 @@
-"""Packing kernels: finished pictures into the batch image, label rows into batch columns."""
+"""Packing a finished picture into the batch image."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from numba import uint8
 
 from fastyolo_data.kernels._jit import inline, kernel
 
-__all__ = ["gather_labels", "pack_image"]
+__all__ = ["pack_image"]
 
 
 @inline
@@ -42,22 +42,3 @@ def pack_image(im, dst, top, left, grey, bgr):
             target = row[left : left + w]
             for x in range(w):
                 target[x] = pixels[x, source]
-
-
-@kernel
-def gather_labels(cls, xywhn, starts, stops, out_idx, out_cls, out_xywhn):
-    """Collect the label rows of every sample of a batch, in sample order.
-
-    Args:
-        cls: (m,) float64; xywhn: (m, 4) float64.
-        starts, stops: (B,) int64 row range of each sample.
-        out_idx: (n,) float32 sample number; out_cls: (n, 1) float32; out_xywhn: (n, 4) float32; n = total rows.
-    """
-    out = 0
-    for b in range(starts.shape[0]):
-        for i in range(starts[b], stops[b]):
-            out_idx[out] = b
-            out_cls[out, 0] = cls[i]
-            for k in range(4):
-                out_xywhn[out, k] = xywhn[i, k]
-            out += 1

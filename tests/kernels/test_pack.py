@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastyolo_data.kernels.pack import gather_labels, pack_image
+from fastyolo_data.kernels.pack import pack_image
 from tests.reference.geometry import letterbox_image
 
 
@@ -39,23 +39,3 @@ def test_strided_rows_and_neighbours_in_the_batch():
     np.testing.assert_array_equal(batch[1], letterbox_image(im, 1, 2, 8, 16, grey=0).transpose(2, 0, 1))
     assert (batch[[0, 2]] == 7).all()
     np.testing.assert_array_equal(big, before)
-
-
-def _gather(counts, room):
-    """Labels with gaps between the samples' rows, as dropped boxes leave them."""
-    starts = np.cumsum([0, *room[:-1]]).astype(np.int64)
-    stops = starts + np.array(counts)
-    total = int(sum(room))
-    cls, xywhn = np.arange(total, dtype=np.float64), np.arange(4.0 * total).reshape(total, 4) / 7
-    n = int(sum(counts))
-    out = np.full(n, -1, np.float32), np.full((n, 1), -1, np.float32), np.full((n, 4), -1, np.float32)
-    gather_labels(cls, xywhn, starts, stops, *out)
-    rows = np.concatenate([np.arange(a, b) for a, b in zip(starts, stops, strict=True)]).astype(int)
-    np.testing.assert_array_equal(out[0], np.repeat(np.arange(len(counts)), counts))
-    np.testing.assert_array_equal(out[1][:, 0], cls[rows])
-    np.testing.assert_array_equal(out[2], xywhn[rows].astype(np.float32))
-
-
-@pytest.mark.parametrize("counts", [[3, 0, 2, 5], [0, 0], [1], [0, 4]])
-def test_gather_labels(counts):
-    _gather(counts, [c + k for k, c in enumerate(counts)])
