@@ -24,7 +24,7 @@ from fastyolo_data.errors import ConfigError, ImageDecodeError
 from fastyolo_data.hyp import Dialect
 from fastyolo_data.kernels import jpeg
 from fastyolo_data.labels import cache_folders
-from fastyolo_data.machine import cpu_count, memory_available
+from fastyolo_data.machine import memory_available
 from fastyolo_data.store import (
     DiskStore,
     Images,
@@ -79,6 +79,7 @@ class Tiles:
         self._lock = threading.Lock()
         self._store: TileStore | None = None
         self._users = 0
+        self._given_back = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_lock", "_store", "_users")}
@@ -101,12 +102,16 @@ class Tiles:
             self._users -= 1
             if self._users <= 0 and self._store is not None:
                 self._store.close()
-                self._store, self._users = None, 0
+                self._store, self._users, self._given_back = None, 0, True
 
     def peek(self) -> TileStore:
-        """Return a store for single samples: the open one, or one that the user named; "auto" is not worth a build."""
+        """Return a store for single samples: the open one, or one that the user named.
+
+        A cache is not built for single samples if "auto" would have to choose it, or after the loaders that used it are
+        closed.
+        """
         with self._lock:
-            if self._store is None and self._config.cache != "auto":
+            if self._store is None and self._config.cache != "auto" and not self._given_back:
                 self._store = self._open(self._config.cache)
             return self.disk(self._scaled) if self._store is None else self._store
 
@@ -190,7 +195,7 @@ class Tiles:
             memory=available,
             limit=limit,
             disk=max(_free(folder) for folder in folders),
-            threads=self._config.workers or min(1, cpu_count()),
+            threads=self._config.workers or 1,
             ranks=self._ranks(),
             stored=stored is not None and stored.complete,
         )

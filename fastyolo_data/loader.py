@@ -342,12 +342,13 @@ class FastLoader:
 
     def close(self) -> None:
         """Stop the threads and free the memory. The loader cannot be used afterwards; closing twice is fine."""
-        self._closed = True
+        closed, self._closed = self._closed, True
         self._pass += 1
         self._stream = None
         self._finalizer.detach()
         self._engine.close()
-        self.dataset.tiles.release()
+        if not closed:
+            self.dataset.tiles.release()
 
     def __enter__(self) -> FastLoader:
         return self

@@ -212,15 +212,15 @@ def _find_in(folder: Path, wanted: Records, recipe: Recipe, report: bool) -> Fou
 def _store(images: Images, recipe: Recipe, found: Found) -> StoredStore:
     path, uid = found.folder / f"{recipe.stem}.index", found.index.header.uid
 
-    def forget(offset: int) -> None:
-        """Take a damaged record out of the index, unless somebody is building just now."""
+    def forget(offsets: list[int]) -> None:
+        """Take damaged records out of the index, unless somebody is building just now."""
         lock = BuildLock(path.with_suffix(".lock"))
         with contextlib.suppress(OSError, StoreError):
             if lock.acquire():
                 try:
                     index = read_index(path)
                     if index.header.uid == uid:
-                        write_index(path, index.without(offset))
+                        write_index(path, index.without(offsets))
                 finally:
                     lock.release()
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fastyolo_data.datatypes import U8Image
 from fastyolo_data.errors import ImageDecodeError
+from fastyolo_data.store.base import path_keys
 
 __all__ = ["DiskReader", "DiskStore"]
 
@@ -61,12 +62,11 @@ class DiskStore:
     @functools.cached_property
     def _first(self) -> npt.NDArray[np.int64]:
         """(n,) number of the image under which each image's file is listed first."""
-        n = len(self.im_files)
-        hashes = np.fromiter((hash(f) for f in self.im_files), np.int64, n)
-        if len(np.unique(hashes)) == n:
-            return np.arange(n)
-        where: dict[str, int] = {}
-        return np.fromiter((where.setdefault(f, i) for i, f in enumerate(self.im_files)), np.int64, n)
+        keys = path_keys(self.im_files)
+        if len(set(keys)) == len(keys):
+            return np.arange(len(keys))
+        where: dict[bytes, int] = {}
+        return np.fromiter((where.setdefault(key, i) for i, key in enumerate(keys)), np.int64, len(keys))
 
     def close(self) -> None:
         """Nothing is held open."""

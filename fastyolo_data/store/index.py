@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from fastyolo_data.datatypes import PackedStrings
 from fastyolo_data.errors import StoreError
+from fastyolo_data.store.base import path_keys
 
 __all__ = ["Header", "Records", "StoreIndex", "read_index", "write_index"]
 
@@ -79,8 +80,8 @@ class Records:
         ):
             at = np.arange(len(self))
         else:
-            where = {p: i for i, p in enumerate(self.paths)}
-            at = np.fromiter((where.get(p, -1) for p in wanted.paths), np.int64, len(wanted))
+            where = {key: i for i, key in enumerate(path_keys(self.paths))}
+            at = np.fromiter((where.get(key, -1) for key in path_keys(wanted.paths)), np.int64, len(wanted))
         known = np.flatnonzero(at >= 0)
         rows = at[known]
         same = (self.size[rows] == wanted.size[known]) & (self.mtime_ns[rows] == wanted.mtime_ns[known])
@@ -117,9 +118,9 @@ class StoreIndex:
     header: Header
     records: Records
 
-    def without(self, offset: int) -> StoreIndex:
-        """Return the index without the record at an offset."""
-        return replace(self, records=self.records.take(self.records.offset != offset))
+    def without(self, offsets: Sequence[int]) -> StoreIndex:
+        """Return the index without the records at some offsets."""
+        return replace(self, records=self.records.take(~np.isin(self.records.offset, offsets)))
 
 
 def write_index(path: Path, index: StoreIndex) -> None:

@@ -143,9 +143,7 @@ def _forget(cache: StoredCache, rows: list[int]) -> None:
     with BuildLock(path.with_suffix(".lock")).held(f"{path}: waiting until it has been built by"):
         index = read_index(path)
         if cache.index is not None and index.header.uid == cache.index.header.uid:
-            for offset in cache.index.records.offset[rows].tolist():
-                index = index.without(offset)
-            write_index(path, index)
+            write_index(path, index.without(cache.index.records.offset[rows].tolist()))
 
 
 def remove_stored(cache: StoredCache) -> int:

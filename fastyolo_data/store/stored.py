@@ -56,12 +56,13 @@ class StoredStore:
         records: of the index.
         at: (n,) int64 row of each image, -1: none.
         encoded: records are the image files' bytes, not tiles.
-        on_damage: called once with the offset of each record that turns out to be damaged.
+        on_damage: called with the offsets of all records that have turned out to be damaged so far; after each of the
+            first, and then less and less often.
     """
 
     def __init__(
         self, name: str, disk: DiskStore, container: Container, records: Records, at: npt.NDArray[np.int64],
-        *, encoded: bool, on_damage: Callable[[int], None],
+        *, encoded: bool, on_damage: Callable[[list[int]], None],
     ) -> None:  # fmt: skip
         self.name = name
         self.disk = disk
@@ -73,7 +74,7 @@ class StoredStore:
         self.verified = np.zeros(len(at), bool)
         self.complete = bool((at >= 0).all())  # every image is in the index, if only as a broken one
         self._on_damage = on_damage
-        self._damaged = 0
+        self._damaged: list[int] = []
         self._lock = threading.Lock()
 
     def reader(self) -> StoredReader:
@@ -95,15 +96,18 @@ class StoredStore:
             if offset < 0:
                 return
             self.offsets[self.offsets == offset] = -1
-            self._damaged += 1
-            number = self._damaged
+            self._damaged.append(offset)
+            damaged = list(self._damaged)
+            number = len(damaged)
         if number <= _NAMED:
             last = "; further ones are not named" if number == _NAMED else ""
             _LOG.warning(
                 "%s cache: the record of %s is damaged (%s); the image file is read instead, and the next start "
                 "repairs the cache%s", self.name, self.disk.im_files[index], reason, last,
             )  # fmt: skip
-        self._on_damage(offset)
+        # The index is written anew each time, so not once for each of the thousands on a failing disk.
+        if number <= _NAMED or number.bit_count() == 1:
+            self._on_damage(damaged)
 
 
 class StoredReader:

@@ -11,6 +11,7 @@ import pytest
 
 from fastyolo_data import build_dataset, build_loader
 from fastyolo_data.errors import ConfigError, ImageDecodeError
+from fastyolo_data.loader import FastLoader
 from tests.store.support import BACKENDS, STORED, FakeSet, digest, select, write_pictures
 
 STRONG = {"hsv_h": 0.5, "hsv_s": 0.9, "hsv_v": 0.9, "mixup": 0.5}
@@ -192,6 +193,24 @@ def test_images_are_not_opened_once_cached(tmp_path: Path, backend: str, monkeyp
         for _ in range(3):
             assert sum(len(batch["img"]) for batch in loader) == 6
         assert loader.dataset.load_image(0)[0].any()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_data_set_after_its_loader(pictures: Path, backend: str, monkeypatch, caplog) -> None:
+    """A closed loader's cache is not filled again for a single image; a new loader fills it again."""
+    options = {"cache": select(backend, monkeypatch), "imgsz": 96, "batch": 4, "verbose": False, "workers": 2}
+    loader = build_loader(pictures, **options)
+    dataset = loader.dataset
+    before = dataset.load_image(2)[0]
+    loader.close()
+    loader.close()
+    caplog.clear()
+    caplog.set_level("INFO", "fastyolo_data")
+    assert np.array_equal(dataset.load_image(2)[0], before)
+    assert "cache" not in caplog.text
+    with FastLoader(dataset) as again:
+        assert len(next(iter(again))["img"]) == 4
+        assert again._context.store.holds(0)
 
 
 def test_wrong_names(pictures: Path, monkeypatch) -> None:
