@@ -67,13 +67,15 @@ class OurAdapter:
         self._build_loader = importlib.import_module("fastyolo_data.loader").build_loader
 
     def build(self, settings: Settings) -> None:
-        """Build the training loader."""
+        """Build the training loader; mode "lmdb-jpeg" is cache="lmdb" with the image files' bytes in it."""
+        cache, _, payload = settings.cache.partition("-")
+        os.environ["FASTYOLO_LMDB_PAYLOAD"] = payload or "tiles"
         self.loader = self._build_loader(
             settings.data,
             imgsz=settings.imgsz,
             batch=settings.batch,
             workers=settings.workers,
-            cache=settings.cache,
+            cache=cache,
             verbose=False,
         )
 
@@ -103,6 +105,7 @@ class UltralyticsAdapter:
         "disk": "disk",
         "memmap": "disk",
         "lmdb": "disk",
+        "lmdb-jpeg": "disk",
     }
 
     def load(self) -> None:

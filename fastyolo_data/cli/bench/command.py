@@ -54,8 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_words,
         default=["none"],
         metavar="MODES",
-        help="cache modes, a round each: none,ram (default: none)",
+        help="cache modes, a round each: none,ram,memmap,lmdb,lmdb-jpeg (default: none)",
     )
+    add("--together", action="store_true", help="all cache modes in one round, with build time, disk space, cold speed")
     add("--against", type=_words, default=["ultralytics"], metavar="NAMES", help="other loaders (default: ultralytics)")
     add("--only", metavar="NAME", help="measure just this loader (ours or a name for --against)")
     add("--passes", type=int, default=5, help="timed passes of each loader (default: 5)")
@@ -81,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
         gpu_rates=GPU_RATES if args.gpu_sim else (),
         gpu_passes=1 if args.quick else 2,
         warm_seconds=5.0 if args.quick else 20.0,
+        cold=args.together,
     )
     names = _contenders(args)
     source = _source(args)
@@ -88,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
     machine = describe_machine()
     _announce(args, plan, names, source)
     results: list[Result] = []
-    for cache in args.cache:
-        print(f"cache: {cache}", flush=True)
-        results += _round(args, plan, names, source, cache)
+    for modes in [args.cache] if args.together else [[cache] for cache in args.cache]:
+        print(f"cache: {', '.join(modes)}", flush=True)
+        results += _round(args, plan, names, source, modes)
     content = report.document(
         results,
         command=shlex.join(["fastyolo", *sys.argv[1:]]),
@@ -178,21 +180,42 @@ def _announce(args: argparse.Namespace, plan: Plan, names: Sequence[str], source
     n = len(source.images)
     part = f" of {source.found}" if source.found > n else ""
     times = f", each {args.repeat} times" if args.repeat > 1 else ""
-    minutes = plan.estimate(len(names)) * len(args.cache) / 60
+    minutes = _seconds(plan, names, args) / 60
     print(f"loaders: {', '.join(names)}; each in its own process with {args.workers} workers")
     print(f"data: {n}{part} images of {source.origin} ({source.total_bytes() / n / 1e3:.0f} kB on average){times}")
     print(f"task: training batches of {args.batch} at {args.imgsz} px, default augmentation, shuffled")
     print(f"this takes about {max(1, round(minutes))} min; keep the machine otherwise idle", flush=True)
 
 
-def _round(args: argparse.Namespace, plan: Plan, names: Sequence[str], source: Source, cache: str) -> list[Result]:
-    """Run one cache mode in a temporary folder that is removed afterwards."""
+def _seconds(plan: Plan, names: Sequence[str], args: argparse.Namespace) -> float:
+    """Return roughly how long all rounds take."""
+    if args.together:
+        contenders = len(_combinations(names, args.cache))
+        return plan.estimate(contenders) + contenders * (5 + plan.warm_seconds / 2)
+    return plan.estimate(len(names)) * len(args.cache)
+
+
+def _round(
+    args: argparse.Namespace, plan: Plan, names: Sequence[str], source: Source, modes: Sequence[str]
+) -> list[Result]:
+    """Run one round in a temporary folder that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="fastyolo-bench-", ignore_cleanup_errors=True) as temp:
         contenders = []
-        for name in names:
-            data = private_copy(source, Path(temp) / name / "data", args.repeat)
+        for name, cache in _combinations(names, modes):
+            data = private_copy(source, Path(temp) / f"{name}-{cache}" / "data", args.repeat)
             contenders.append(Contender(name, Settings(data, args.imgsz, args.batch, args.workers, cache)))
         return run_round(contenders, plan, Path(temp) / "logs", lambda line: print(line, flush=True))
+
+
+def _combinations(names: Sequence[str], modes: Sequence[str]) -> list[tuple[str, str]]:
+    """Return who runs in which mode: a loader that has one mode for several of ours takes part in it once."""
+    found: dict[tuple[str, object], tuple[str, str]] = {}
+    for name in names:
+        own = getattr(ADAPTERS[name], "cache_modes", {})
+        for mode in modes:
+            theirs = own.get(mode, mode)
+            found.setdefault((name, theirs), (name, theirs if isinstance(theirs, str) else mode))
+    return list(found.values())
 
 
 def _settings(args: argparse.Namespace, plan: Plan) -> dict[str, Any]:
@@ -205,6 +228,7 @@ def _settings(args: argparse.Namespace, plan: Plan) -> dict[str, Any]:
         "seconds": plan.seconds,
         "gpu_rates": list(plan.gpu_rates),
         "gpu_passes": plan.gpu_passes,
+        "together": args.together,
     }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from fastyolo_data.cli.bench.adapters import Settings
 from fastyolo_data.cli.bench.checks import compare, implausible
 from fastyolo_data.cli.bench.client import BenchError, Client
+from fastyolo_data.cli.bench.files import disk_usage, drop_page_cache
 from fastyolo_data.cli.bench.memory import METRIC, PeakSampler, TreeMemory
 from fastyolo_data.cli.bench.stats import interleave, median_mad
 
@@ -34,6 +35,7 @@ class Plan:
         gpu_passes: passes of each contender at each rate.
         warm_seconds: upper bound of the warm-up epoch.
         check_batches: batches that the sanity check averages over.
+        cold: also time a start and an epoch for which nothing is in the page cache.
     """
 
     passes: int = 5
@@ -42,6 +44,7 @@ class Plan:
     gpu_passes: int = 2
     warm_seconds: float = 20.0
     check_batches: int = 6
+    cold: bool = False
 
     def estimate(self, contenders: int) -> float:
         """Return roughly how many seconds a round takes: starts and warm-up, then passes with their skipped batches."""
@@ -61,6 +64,11 @@ class Contender:
     adapter: str
     settings: Settings
 
+    @property
+    def label(self) -> str:
+        """Name for progress lines."""
+        return self.adapter if self.settings.cache == "none" else f"{self.adapter} ({self.settings.cache})"
+
 
 @dataclass
 class Result:
@@ -69,11 +77,13 @@ class Result:
     Attributes:
         adapter, cache: who, in which cache mode.
         versions: of the packages in its process.
-        cold, warm: answers to a start with no label cache and to one with everything cached.
+        cold, warm: answers to a start with no cache at all and to one with everything cached.
         check: description of its batches.
         memory: peak and baseline in bytes (see memory.py), and which metric they are.
         passes: one dict for each throughput pass.
         gpu: one dict for each pass against a simulated GPU, with its `rate`.
+        disk_bytes: what the first start left on the disk: label cache, decoded images.
+        uncached_epoch: batches and seconds of an epoch whose files were not in the page cache; empty: not measured.
     """
 
     adapter: str
@@ -85,6 +95,8 @@ class Result:
     memory: dict[str, Any] = field(default_factory=dict)
     passes: list[dict[str, float]] = field(default_factory=list)
     gpu: list[dict[str, float]] = field(default_factory=list)
+    disk_bytes: int = 0
+    uncached_epoch: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, with the medians that the report shows."""
@@ -102,6 +114,8 @@ class Result:
             "images_per_second_mad": speed_mad,
             "cpu_seconds_per_1000": cpu,
             "cpu_seconds_per_1000_mad": cpu_mad,
+            "build_cold_seconds": self.cold.get("build_seconds"),
+            "uncached_images_per_second": self.uncached_epoch.get("images_per_second"),
             "first_batch_cold_seconds": self.cold.get("first_batch_seconds"),
             "first_batch_warm_seconds": self.warm.get("first_batch_seconds"),
             "first_batch_warm_since_start_seconds": self.warm.get("since_start"),
@@ -119,6 +133,7 @@ def compare_results(a: Result, b: Result) -> dict[str, Any]:
     cpu = a.summary()["cpu_seconds_per_1000"] / b.summary()["cpu_seconds_per_1000"]
     return {
         "cache": a.cache,
+        "b_cache": b.cache,
         "a": a.adapter,
         "b": b.adapter,
         "speed_ratio": median_mad(pairs)[0],
@@ -141,17 +156,20 @@ def run_round(contenders: Sequence[Contender], plan: Plan, folder: Path, say: Sa
     """
     results = [Result(c.adapter, c.settings.cache) for c in contenders]
     for contender, result in zip(contenders, results, strict=True):
-        say(f"  {contender.adapter}: first start (no label cache yet), looking at its batches")
+        say(f"  {contender.label}: first start (nothing cached yet), looking at its batches")
         _cold_start(contender, result, plan, folder)
     _check(contenders, results)
     say("  memory: a process that only imports torch, cv2 and numba, then each loader alone")
     baseline = _baseline(folder)
     for contender, result in zip(contenders, results, strict=True):
         _memory(contender, result, plan, folder, baseline)
+        if plan.cold:
+            _uncached_epoch(contender, result, plan, folder)
+            say(f"  {contender.label}: {result.uncached_epoch['images_per_second']:.0f} img/s with an empty page cache")
     with contextlib.ExitStack() as stack:
         clients = []
         for contender, result in zip(contenders, results, strict=True):
-            say(f"  {contender.adapter}: warm start, one epoch to warm up")
+            say(f"  {contender.label}: warm start, one epoch to warm up")
             clients.append(stack.enter_context(Client(contender.adapter, folder)))
             result.warm, _ = _start(clients[-1], contender)
             clients[-1].ask("warm", max_seconds=plan.warm_seconds)
@@ -177,9 +195,12 @@ def _start(client: Client, contender: Contender) -> tuple[dict[str, float], dict
 
 def _cold_start(contender: Contender, result: Result, plan: Plan, folder: Path) -> None:
     """Start once without any cache on disk: fills the label cache and the JIT cache, and shows the batches."""
+    data = Path(contender.settings.data).parent
+    before = disk_usage(data)
     with Client(contender.adapter, folder) as client:
         result.cold, result.versions = _start(client, contender)
         result.check = client.ask("describe", batches=plan.check_batches)
+    result.disk_bytes = disk_usage(data) - before
 
 
 def _check(contenders: Sequence[Contender], results: Sequence[Result]) -> None:
@@ -215,6 +236,16 @@ def _memory(contender: Contender, result: Result, plan: Plan, folder: Path, base
     }
 
 
+def _uncached_epoch(contender: Contender, result: Result, plan: Plan, folder: Path) -> None:
+    """Start with nothing of the data in the page cache, and time (the head of) an epoch."""
+    drop_page_cache(Path(contender.settings.data).parent)
+    with Client(contender.adapter, folder) as client:
+        start, _ = _start(client, contender)
+        done = client.ask("warm", max_seconds=plan.warm_seconds)
+    speed = done["batches"] * contender.settings.batch / done["seconds"]
+    result.uncached_epoch = {**start, **done, "images_per_second": speed}
+
+
 def _throughput(clients: Sequence[Client], results: Sequence[Result], plan: Plan, say: Say) -> None:
     """Time the passes as fast as batches come."""
     say(f"  {plan.passes} passes of {plan.seconds:g} s each, interleaved")
@@ -222,7 +253,7 @@ def _throughput(clients: Sequence[Client], results: Sequence[Result], plan: Plan
         done = clients[i].ask("run", seconds=plan.seconds, rate=None)
         clients[i].settle()
         results[i].passes.append(done)
-        say(f"    {results[i].adapter:<12} {done['images'] / done['seconds']:8.1f} img/s")
+        say(f"    {results[i].adapter:<12} {results[i].cache:<10} {done['images'] / done['seconds']:8.1f} img/s")
 
 
 def _gpu_simulation(clients: Sequence[Client], results: Sequence[Result], plan: Plan, say: Say) -> None:

@@ -36,7 +36,12 @@ def document(
         settings: sizes, passes, workers.
         dataset: what was loaded.
     """
-    rounds = [[r for r in results if r.cache == cache] for cache in dict.fromkeys(r.cache for r in results)]
+    if settings.get("together"):
+        mine = [r for r in results if r.adapter == results[0].adapter]
+        pairs = [(a, b) for a in mine for b in results if b.adapter != a.adapter]
+    else:
+        rounds = [[r for r in results if r.cache == cache] for cache in dict.fromkeys(r.cache for r in results)]
+        pairs = [(group[0], other) for group in rounds for other in group[1:]]
     return {
         "schema": SCHEMA,
         "tool": "fastyolo bench",
@@ -47,7 +52,7 @@ def document(
         "settings": settings,
         "dataset": dataset,
         "results": [r.to_json() for r in results],
-        "comparisons": [compare_results(group[0], other) for group in rounds for other in group[1:]],
+        "comparisons": [compare_results(a, b) for a, b in pairs],
     }
 
 
@@ -68,7 +73,9 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 def table(content: dict[str, Any]) -> str:
     """Return the results of a `document` as text: one line for each contender, then the GPU simulation."""
     lines = []
-    for cache in dict.fromkeys(r["cache"] for r in content["results"]):
+    if content["settings"].get("together"):
+        lines = [*_cache_table(content["results"]), *_cross_ratios(content), ""]
+    for cache in () if lines else dict.fromkeys(r["cache"] for r in content["results"]):
         group = [r for r in content["results"] if r["cache"] == cache]
         lines += [f"cache: {cache}", *_speed_table(group), *_ratios(content, cache), *_gpu_table(group), ""]
     others = max(r["summary"]["other_cores"] for r in content["results"])
@@ -100,6 +107,42 @@ def _speed_table(group: Sequence[dict[str, Any]]) -> list[str]:
     if metric != "pss":
         notes.append("  Memory is the resident set size here, which counts shared pages once for each process.")
     return [*_align([head, *rows]), *notes]
+
+
+def _cache_table(results: Sequence[dict[str, Any]]) -> list[str]:
+    """Return one line for each loader and cache mode of a round that has them all."""
+    head = ("loader", "cache", "build", "disk MB", "memory MB", "first batch", "cold img/s", "warm img/s", "± MAD")
+    rows = []
+    for r in results:
+        s, cold = r["summary"], r["summary"]["uncached_images_per_second"]
+        rows.append(
+            (
+                r["adapter"],
+                r["cache"],
+                f"{s['build_cold_seconds']:.2f} s",
+                f"{r['disk_bytes'] / 1e6:.1f}",
+                f"{s['memory_over_baseline_bytes'] / 1e6:.0f}",
+                f"{s['first_batch_warm_seconds']:.2f} s",
+                "-" if cold is None else f"{cold:.0f}",
+                f"{s['images_per_second']:.1f}",
+                f"{s['images_per_second_mad']:.1f}",
+            )
+        )
+    notes = [
+        "  Build: label scan and filling of the cache, nothing cached before. Disk: all that the loader left there.",
+        "  First batch: of a later start. Cold: first epoch of a later start, its files not in the page cache.",
+        "  Memory: peak of the process tree above a process that only imports torch, cv2 and numba.",
+    ]
+    return [*_align([head, *rows]), *notes]
+
+
+def _cross_ratios(content: dict[str, Any]) -> list[str]:
+    """Return how the first loader compares with the others, each in every cache mode."""
+    return [
+        f"  {c['a']} {c['cache']} / {c['b']} {c['b_cache']}: {c['speed_ratio']:.2f}x images per second "
+        f"({min(c['speed_ratio_pairs']):.2f} to {max(c['speed_ratio_pairs']):.2f})"
+        for c in content["comparisons"]
+    ]
 
 
 def _ratios(content: dict[str, Any], cache: str) -> list[str]:
