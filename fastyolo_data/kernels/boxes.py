@@ -146,7 +146,11 @@ def _visible_bounds(points, n, width, height, out):
             bx, by = points[(i + 1) % n, 0], points[(i + 1) % n, 1]
             if 0 <= ax <= width and 0 <= ay <= height:
                 _grow(out, ax, ay)
-            _cross_border(ax, ay, bx, by, width, height, out)
+            # An edge inside the picture, or on one side of it, crosses nothing.
+            inside = min(ax, bx) >= 0 and max(ax, bx) <= width and min(ay, by) >= 0 and max(ay, by) <= height
+            beside = max(ax, bx) < 0 or min(ax, bx) > width or max(ay, by) < 0 or min(ay, by) > height
+            if not (inside or beside):
+                _cross_border(ax, ay, bx, by, width, height, out)
         for k in range(4):
             cx, cy = (k % 2) * width, (k // 2) * height
             if _contains(points, n, cx, cy):
