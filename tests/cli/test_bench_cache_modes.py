@@ -66,21 +66,9 @@ def test_the_script(tmp_path: Path) -> None:
     spec.loader.exec_module(compare)
     data = write_pictures(tmp_path, 16)
     out = tmp_path / "out.json"
-    options = [
-        "--imgsz",
-        "96",
-        "--batch",
-        "4",
-        "--passes",
-        "1",
-        "--seconds",
-        "0.2",
-        "--only",
-        "ours",
-        "--json",
-        str(out),
-    ]
-    assert compare.run([str(data), *options]) == 0
+    options = {"--imgsz": 96, "--batch": 4, "--passes": 1, "--seconds": 0.2, "--only": "ours", "--cache": "none,memmap"}
+    arguments = [str(part) for option in {**options, "--json": out}.items() for part in option]
+    assert compare.run([str(data), *arguments]) == 0
     content = json.loads(out.read_text())
     assert [r["cache"] for r in content["results"]] == ["none", "memmap"]
     stored = {r["cache"]: r["disk_bytes"] for r in content["results"]}
