@@ -32,7 +32,8 @@ def draw(path: Path, content: dict[str, Any]) -> None:
 
     results = content["results"]
     simulated = any(r["gpu"] for r in results)
-    figure = Figure(figsize=(11 if simulated else 6, 4.8), dpi=130, layout="constrained")
+    width = max(6.0, 1.1 * len(results))
+    figure = Figure(figsize=(width + 5 if simulated else width, 4.8), dpi=130, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, 2 if simulated else 1, squeeze=False)[0]
     several = len({r["cache"] for r in results}) > 1
