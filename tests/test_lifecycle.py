@@ -56,7 +56,7 @@ def test_ctrl_c_while_waiting_for_a_batch(generated_boxes):
     code = """
     import time, fastyolo_data.augment.sample as s
     run = s.Renderer.run
-    s.Renderer.run = lambda self, plan, row, dst, labels: (time.sleep(0.3), run(self, plan, row, dst, labels))[1]
+    s.Renderer.run = lambda self, plan, row, dst: (time.sleep(0.3), run(self, plan, row, dst))[1]
     print("ready", flush=True)
     try:
         for _ in range(1000):
