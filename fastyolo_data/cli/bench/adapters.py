@@ -10,7 +10,10 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
+
+import yaml
 
 __all__ = ["ADAPTERS", "Adapter", "Settings", "available", "child_environment"]
 
@@ -146,6 +149,79 @@ class UltralyticsAdapter:
         return (self.loader.prefetch_factor or 0) * self.loader.num_workers
 
 
+class Yolov5Adapter:
+    """The installed YOLOv5 package (PyPI yolov5 7.0): its create_dataloader, hyper-parameters as in hyp.scratch-low.
+
+    Its tuples are handed on as dicts with the names that Ultralytics uses, so that batches can be compared.
+    """
+
+    package: str | None = "yolov5"
+    loader: Any
+    cache_modes: ClassVar[dict[str, bool | str]] = {
+        "none": False,
+        **dict.fromkeys(("ram", "disk", "memmap", "lmdb", "lmdb-jpeg"), "ram"),
+    }
+    hyp: ClassVar[dict[str, float]] = {
+        "hsv_h": 0.015,
+        "hsv_s": 0.7,
+        "hsv_v": 0.4,
+        "degrees": 0.0,
+        "translate": 0.1,
+        "scale": 0.5,
+        "shear": 0.0,
+        "perspective": 0.0,
+        "flipud": 0.0,
+        "fliplr": 0.5,
+        "mosaic": 1.0,
+        "mixup": 0.0,
+        "copy_paste": 0.0,
+    }
+
+    def load(self) -> None:
+        """Import YOLOv5's data loading."""
+        self._module = importlib.import_module("yolov5.utils.dataloaders")
+
+    def build(self, settings: Settings) -> None:
+        """Build the training loader the way train.py does."""
+        spec = yaml.safe_load(Path(settings.data).read_text(encoding="utf-8"))
+        images = str(Path(settings.data).parent / spec.get("path", ".") / spec["train"])
+        cache = self.cache_modes[settings.cache] or None
+        self.loader, _ = self._module.create_dataloader(
+            images,
+            settings.imgsz,
+            settings.batch,
+            32,
+            hyp=self.hyp,
+            augment=True,
+            cache=cache,
+            workers=settings.workers,
+            shuffle=True,
+        )
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Return an endless stream of batches."""
+        while True:
+            for img, targets, paths, shapes in self.loader:
+                yield {
+                    "batch_idx": targets[:, 0],
+                    "bboxes": targets[:, 2:],
+                    "cls": targets[:, 1:2],
+                    "im_file": paths,
+                    "img": img,
+                    "ori_shape": shapes,
+                    "ratio_pad": shapes,
+                    "resized_shape": shapes,
+                }
+
+    def epoch_batches(self) -> int:
+        """Return the batches of an epoch."""
+        return len(self.loader)
+
+    def prefetched(self) -> int:
+        """Return the number of batches that its worker processes keep ready."""
+        return (self.loader.prefetch_factor or 0) * self.loader.num_workers
+
+
 class BaselineAdapter:
     """Loads nothing: its process is the memory that torch, cv2 and numba take by being imported."""
 
@@ -175,6 +251,7 @@ class BaselineAdapter:
 ADAPTERS: dict[str, type[Adapter]] = {
     "ours": OurAdapter,
     "ultralytics": UltralyticsAdapter,
+    "yolov5": Yolov5Adapter,
     "baseline": BaselineAdapter,
 }
 
@@ -189,9 +266,9 @@ def child_environment(folder: str) -> dict[str, str]:
     """Return the environment of a contender's process.
 
     Args:
-        folder: a temporary folder in which Ultralytics may keep its settings, so that the user's stay untouched,
-            and in which killed processes may leave their temporary files.
+        folder: a temporary folder in which the stock packages may keep their settings, so that the user's stay
+            untouched, and in which killed processes may leave their temporary files.
     """
     offline = {"YOLO_AUTOINSTALL": "False", "YOLO_OFFLINE": "True", "YOLO_VERBOSE": "False"}
-    private = {"YOLO_CONFIG_DIR": folder, "TMPDIR": folder, "TEMP": folder, "TMP": folder}
+    private = {"YOLO_CONFIG_DIR": folder, "YOLOV5_CONFIG_DIR": folder, "TMPDIR": folder, "TEMP": folder, "TMP": folder}
     return {**os.environ, **offline, **private}
