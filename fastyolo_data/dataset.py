@@ -250,7 +250,7 @@ class LoadImagesAndLabels:
         pool = None
         if self.augment:
             # Workers are up to a few samples apart, so a tile can be wanted a little after its window has closed.
-            pool = TilePool(self._pool_size + 2 * self.config.workers, int(self.tile_hw.prod(1).max()))
+            pool = TilePool(self._pool_size + self.config.workers, int(self.tile_hw.prod(1).max()))
         rows = int(max(self.tile_hw.max(), self.imgsz, 0 if self.batch_shapes is None else self.batch_shapes.max()))
         return SampleContext(self.table, store or self.tiles.acquire(), pool, self.dialect, exact, rows)
 

@@ -172,7 +172,7 @@ print(base, sampler.peak.footprint, nbytes)
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2, 8])
 def test_peak_memory(tmp_path: Path, workers: int) -> None:
     """Peak PSS over a process that only imports torch, cv2 and numba: at most the cache × 1.1 + 0.3 GB."""
     if sys.platform != "linux":

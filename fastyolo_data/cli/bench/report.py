@@ -64,6 +64,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as f:
             json.dump(content, f, indent=1)
             f.write("\n")
+        os.chmod(name, 0o644)  # mkstemp gives 0600
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
