@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -95,7 +96,8 @@ def build_loader(
         numerics: "fast" (fused kernels, about half a level from the stock pixels) or "exact" (the stock OpenCV calls).
         prefetch: batches made ahead; default 2.
         rescan: read all labels again, whatever the label cache says.
-        verbose: progress bar and summary of the label scan.
+        verbose: progress bars and messages (label scan, cache decision) on stderr; with False, warnings only. A program
+            that has set up logging gets the messages there instead, from the logger "fastyolo_data".
 
     Returns:
         A FastLoader. Batches are dicts (ultralytics) or tuples of 4 (yolov5, yolov9), see docs/compatibility.md.
@@ -129,6 +131,8 @@ _DEFAULTS = {k: v for k, v in (build_loader.__kwdefaults__ or {}).items() if k !
 
 def _make_dataset(data: DataInput, options: dict[str, Any]) -> LoadImagesAndLabels:
     config = LoaderConfig.check(**options)
+    if config.verbose:
+        _show_messages()
     spec = resolve_data(data, config.split)
     api = jpeg.load()
     table = load_labels(
@@ -145,6 +149,16 @@ def _make_dataset(data: DataInput, options: dict[str, Any]) -> LoadImagesAndLabe
         prefix=f"{config.split}: ",
     )
     return LoadImagesAndLabels(table, spec, config)
+
+
+def _show_messages() -> None:
+    """Let this library's messages reach the terminal, unless the program has arranged its logging itself."""
+    logger = logging.getLogger("fastyolo_data")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
 
 
 def _device(device: str | torch.device | None) -> torch.device | None:

@@ -46,6 +46,25 @@ def test_the_interpreter_exits_by_itself(generated_boxes, code):
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "end", "")
 
 
+def test_messages_reach_the_terminal_unless_unwanted(generated_boxes):
+    code = "import fastyolo_data as fy; fy.build_loader({!r}, imgsz=96, cache='auto', {}).close()"
+    shown = {}
+    for name, options, before in (
+        ("default", "workers=1", ""),
+        ("quiet", "verbose=False", ""),
+        ("own", "workers=1", "import logging; logging.basicConfig(format='mine: %(message)s', level='INFO'); "),
+    ):
+        line = before + code.format(str(generated_boxes), options)
+        done = subprocess.run([sys.executable, "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == ""
+        shown[name] = done.stderr
+    assert "24 images" in shown["default"]
+    assert "cache" in shown["default"]
+    assert shown["quiet"] == ""
+    assert "mine: " in shown["own"]
+    assert shown["own"].count("boxes (") == 1, "each message once"
+
+
 def test_an_exception_in_the_training_loop_ends_the_process(generated_boxes):
     done = _run("for batch in loader:\n    raise RuntimeError('from the training loop')", generated_boxes)
     assert done.returncode == 1
