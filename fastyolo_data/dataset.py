@@ -73,7 +73,6 @@ class LoadImagesAndLabels:
         self._lists: dict[str, Any] = {}
         self._single: tuple[SampleContext, Renderer] | None = None
         self._asked: dict[int, int] = {}
-        self._epoch = 0
 
     def _refuse_unbuilt(self) -> None:
         if not self.augment:
@@ -297,4 +296,4 @@ class LoadImagesAndLabels:
         planner = self.planner()
         if planner.recent:
             planner = replace(planner, recent=0)
-        return planner.plan(order, self._epoch, i, i + 1)
+        return planner.plan(order, 0, i, i + 1)

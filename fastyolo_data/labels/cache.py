@@ -1,19 +1,14 @@
-"""The label cache: one file of plain arrays per image list and task, checked file by file when it is used.
+"""The label cache: one sealed file of plain arrays per image list and task, checked file by file when it is used.
 
-Layout: magic, version and sizes, CRC-32 of everything behind them, a JSON header, then the arrays, each at a
-multiple of 64 bytes. No pickle. Files that could not be used are not stored, so they get another chance at every start.
+Files that could not be used are not stored, so they get another chance at every start.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
 import os
-import struct
-import tempfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,14 +20,13 @@ from fastyolo_data.datatypes import DataSpec, PackedStrings
 from fastyolo_data.labels.columns import Columns
 from fastyolo_data.labels.filestat import FileStats
 from fastyolo_data.labels.rows import LabelRules
+from fastyolo_data.sealed import read_sealed, write_sealed
 
 __all__ = ["ScanRecords", "cache_folders", "cache_name", "read_cache", "write_cache"]
 
 _LOG = logging.getLogger("fastyolo_data")
 _MAGIC = b"FASTYOLO-LABELS\n"
 _VERSION = 1  # raise it whenever parsing, or what the probe accepts, gives other results
-_HEAD = struct.Struct("<16sIIQQ")  # magic, version, crc of the rest, bytes of the rest, bytes of the JSON header
-_ALIGN = 64
 _FIELDS = {
     "path_blob": "|u1", "path_offsets": "<i8", "hw": "<i4",
     "im_size": "<i8", "im_mtime": "<i8", "im_ctime": "<i8", "lb_size": "<i8", "lb_mtime": "<i8", "lb_ctime": "<i8",
@@ -106,32 +100,16 @@ def read_cache(folders: Sequence[Path], name: str) -> ScanRecords | None:
 def write_cache(folders: Sequence[Path], name: str, records: ScanRecords) -> Path | None:
     """Write the cache to the first folder that takes it, atomically; None (and a warning) when none does."""
     errors = []
-    parts = _encode(records)
+    arrays = _arrays(records)
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _write_atomically(folder / name, parts)
+            write_sealed(folder / name, _MAGIC, _VERSION, {"notes": records.notes}, arrays)
             return folder / name
         except OSError as e:
             errors.append(f"{folder}: {e.strerror or e}")
     _LOG.warning("no label cache was written, the next start scans again (%s); pass cache_dir", "; ".join(errors))
     return None
-
-
-def _write_atomically(path: Path, parts: Sequence[bytes | memoryview]) -> None:
-    fd, temp = tempfile.mkstemp(prefix=path.name + ".", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(fd, "wb") as f:
-            for part in parts:
-                f.write(part)
-            f.flush()
-            os.fsync(f.fileno())
-        os.chmod(temp, 0o644)  # mkstemp gives 0600; a shared data set may be trained by several users
-        os.replace(temp, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp)
-        raise
 
 
 def _arrays(records: ScanRecords) -> dict[str, npt.NDArray]:
@@ -144,45 +122,13 @@ def _arrays(records: ScanRecords) -> dict[str, npt.NDArray]:
     return {k: np.ascontiguousarray(a, dtype) for (k, dtype), a in zip(_FIELDS.items(), found, strict=True)}
 
 
-def _encode(records: ScanRecords) -> list[bytes | memoryview]:
-    """Return the file's content in pieces."""
-    arrays = _arrays(records)
-    layout, at = {}, 0
-    body: list[bytes | memoryview] = []
-    for key, a in arrays.items():
-        layout[key] = [list(a.shape), at]
-        pad = -a.nbytes % _ALIGN
-        body += [memoryview(a.reshape(-1).view(np.uint8)), b"\0" * pad]
-        at += a.nbytes + pad
-    header = json.dumps({"arrays": layout, "notes": records.notes}).encode("ascii")
-    header += b" " * (-(_HEAD.size + len(header)) % _ALIGN)
-    crc = zlib.crc32(header)
-    for part in body:
-        crc = zlib.crc32(part, crc)
-    return [_HEAD.pack(_MAGIC, _VERSION, crc, len(header) + at, len(header)), header, *body]
-
-
 def _decode(data: bytes) -> ScanRecords:
     """Return the records of a file's content; the arrays are read-only views of it.
 
     Raises:
         ValueError (or KeyError, TypeError): the content is not a complete cache of this version.
     """
-    if len(data) < _HEAD.size or data[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("it is no label cache of fastyolo_data")
-    _, version, crc, size, header_size = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise ValueError(f"it has version {version}, expected {_VERSION}")
-    if len(data) != _HEAD.size + size:
-        raise ValueError(f"it has {len(data)} bytes, expected {_HEAD.size + size}")
-    if zlib.crc32(memoryview(data)[_HEAD.size :]) != crc:
-        raise ValueError("its checksum is wrong")
-    header = json.loads(data[_HEAD.size : _HEAD.size + header_size])
-    start = _HEAD.size + header_size
-    a = {}
-    for key, dtype in _FIELDS.items():
-        shape, at = header["arrays"][key]
-        a[key] = np.frombuffer(data, dtype, int(np.prod(shape)), start + at).reshape(shape)
+    header, a = read_sealed(data, _MAGIC, _VERSION, _FIELDS)
     columns = Columns(a["counts"], a["cls"], a["xywhn"], a["npoints"], a["points"], a["keypoints"])
     records = ScanRecords(
         PackedStrings(a["path_blob"], a["path_offsets"]),

@@ -1,15 +1,10 @@
 """The index of a stored cache: which source file has its record where, and what the record must look like.
 
-Layout of the file: magic, version, CRC-32 of everything behind them, sizes; a JSON header; the columns. No pickle. The
-index is the only truth about a data file: bytes that no index speaks of do not exist.
+The index is a sealed file, and the only truth about a data file: bytes that no index speaks of do not exist.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,16 +15,17 @@ import numpy.typing as npt
 
 from fastyolo_data.datatypes import PackedStrings
 from fastyolo_data.errors import StoreError
+from fastyolo_data.sealed import read_sealed, write_sealed
 from fastyolo_data.store.base import path_keys
 
 __all__ = ["Header", "Records", "StoreIndex", "read_index", "write_index"]
 
 _MAGIC = b"FASTYOLO-TILES\n\0"
 _VERSION = 1  # raise it whenever decoding or resizing gives other pixels, or the layout changes
-_HEAD = struct.Struct("<16sIIQQ")  # magic, version, crc of the rest, bytes of the rest, bytes of the JSON header
 _COLUMNS = {
     "size": "<i8", "mtime_ns": "<i8", "hw": "<i4", "tile_hw": "<i4", "offset": "<i8", "nbytes": "<i8", "crc": "<u4",
 }  # fmt: skip
+_ARRAYS = {"blob": "|u1", "offsets": "<i8", **_COLUMNS}  # the paths, then the columns
 
 
 @dataclass(frozen=True)
@@ -130,25 +126,9 @@ def write_index(path: Path, index: StoreIndex) -> None:
         OSError: the disk is full or may not be written to; no temporary file is left.
     """
     r = index.records
-    columns = {"blob": r.paths.blob, "offsets": r.paths.offsets.astype("<i8")}
-    columns |= {name: np.ascontiguousarray(getattr(r, name), dtype) for name, dtype in _COLUMNS.items()}
-    header = json.dumps({**vars(index.header), "n": len(r), "blob": len(r.paths.blob)}).encode("ascii")
-    crc, size = zlib.crc32(header), len(header)
-    parts = [memoryview(c.reshape(-1).view(np.uint8)) for c in columns.values()]
-    for part in parts:
-        crc, size = zlib.crc32(part, crc), size + part.nbytes
-    temp = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temp, "wb") as file:
-            file.write(_HEAD.pack(_MAGIC, _VERSION, crc, size, len(header)) + header)
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temp, path)
-    except BaseException:
-        temp.unlink(missing_ok=True)
-        raise
+    found = (r.paths.blob, r.paths.offsets, r.size, r.mtime_ns, r.hw, r.tile_hw, r.offset, r.nbytes, r.crc)
+    columns = {k: np.ascontiguousarray(a, t) for (k, t), a in zip(_ARRAYS.items(), found, strict=True)}
+    write_sealed(path, _MAGIC, _VERSION, vars(index.header), columns)
 
 
 def read_index(path: Path) -> StoreIndex:
@@ -167,30 +147,9 @@ def read_index(path: Path) -> StoreIndex:
 
 
 def _decode(data: bytes) -> StoreIndex:
-    if len(data) < _HEAD.size or data[: len(_MAGIC)] != _MAGIC:
-        raise ValueError("it is no index of fastyolo_data")
-    _, version, crc, size, header_size = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise ValueError(f"it has version {version}, expected {_VERSION}")
-    if len(data) != _HEAD.size + size:
-        raise ValueError(f"it has {len(data)} bytes, expected {_HEAD.size + size}")
-    if zlib.crc32(memoryview(data)[_HEAD.size :]) != crc:
-        raise ValueError("its checksum is wrong")
-    header = json.loads(data[_HEAD.size : _HEAD.size + header_size])
-    n, blob_size = header.pop("n"), header.pop("blob")
-    at = _HEAD.size + header_size
-
-    def column(dtype: str, count: int) -> npt.NDArray[Any]:
-        nonlocal at
-        found = np.frombuffer(data, dtype, count, at)
-        at += found.nbytes
-        return found
-
-    paths = PackedStrings(column("|u1", blob_size), column("<i8", n + 1))
-    columns = [
-        column(t, n * (1 + k.endswith("hw"))).reshape((n, 2) if k.endswith("hw") else n) for k, t in _COLUMNS.items()
-    ]
-    return StoreIndex(Header(**header), Records(paths, *columns))
+    header, c = read_sealed(data, _MAGIC, _VERSION, _ARRAYS)
+    paths = PackedStrings(c.pop("blob"), c.pop("offsets"))
+    return StoreIndex(Header(**header), Records(paths, **c))
 
 
 def packed(paths: Sequence[str]) -> PackedStrings:
