@@ -27,7 +27,7 @@ _MAX_IMGSZ = 8192  # float32 coordinates of the warp kernels keep their 1/256 pi
 
 @dataclass(frozen=True)
 class LoaderConfig:
-    """Checked options; see build_loader for their meaning. None values are resolved by the properties below."""
+    """Checked options; see build_loader for their meaning. Every None that stands for a default is resolved."""
 
     split: str
     imgsz: int
@@ -211,8 +211,8 @@ def _cache(value: object) -> str:
     if value is None or isinstance(value, bool):
         name = "ram" if value else "none"
     else:
-        name = value.lower() if isinstance(value, str) else ""
-        name = _CACHE_NAMES.get(name, name) if isinstance(value, str) else "?"
+        name = value.lower() if isinstance(value, str) else "?"
+        name = _CACHE_NAMES.get(name, name)
     if name not in CACHES:
         raise ConfigError(
             f"cache={value!r} (cache of decoded images): expected one of {', '.join(map(repr, CACHES))}, "

@@ -290,10 +290,6 @@ class LoadImagesAndLabels:
     def _plan_single(self, i: int) -> Any:
         repeat = self._asked.get(i, 0)
         self._asked[i] = repeat + 1
-        every = np.arange(len(self))
-        batch_id = np.zeros(len(self), np.int64) if self.batch is None else self.batch
-        order = EpochOrder(every, every, np.full(len(self), repeat), batch_id)
-        planner = self.planner()
-        if planner.recent:
-            planner = replace(planner, recent=0)
-        return planner.plan(order, 0, i, i + 1)
+        batch_id = 0 if self.batch is None else self.batch[i]
+        order = EpochOrder(np.arange(len(self)), np.array([i]), np.array([repeat]), np.array([batch_id]))
+        return replace(self.planner(), recent=0).plan(order, 0, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +124,11 @@ class LabelTable:
     def has_polygons(self) -> bool:
         """Whether any box carries a polygon."""
         return len(self.point_offsets) > 0
+
+    @functools.cached_property
+    def longest_polygon(self) -> int:
+        """Vertices of the polygon that has most; 0 without polygons."""
+        return int(np.diff(self.point_offsets).max(initial=0))
 
     def boxes_of(self, i: int) -> F32Array:
         """Return the labels of image i as a new (n_i, 5) float32 array `cls xywhn`."""

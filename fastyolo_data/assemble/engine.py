@@ -90,9 +90,8 @@ class Engine:
         self._ahead = max(prefetch, 1)
         self._workers = workers
         self._pid = os.getpid()
-        self._changed = (
-            threading.Condition()
-        )  # over an RLock: close() may run in a finalizer inside any of these blocks
+        # Over an RLock: close() may run in a finalizer, inside any block that holds it.
+        self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._stopped = False
         self._own_renderer: Any = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from fastyolo_data.datatypes import F32Array, LabelTable
 from fastyolo_data.hyp import Dialect
 from fastyolo_data.kernels.boxes import POLYGON_INSIDE, POLYGON_VISIBLE, augment_labels, letterbox_labels
 from fastyolo_data.plan import AugmentPlan, LetterboxPlan
 
-__all__ = ["make_labels"]
+__all__ = ["make_labels", "read_only"]
 
 
 def make_labels(
@@ -23,14 +24,14 @@ def make_labels(
     """
     room = _room(plan, table)
     idx, cls, xywhn = np.empty(room), np.empty(room), np.empty((room, 4))
-    # Read-only views, as numba compiles a kernel anew for writable arrays, and tables can be either.
-    columns = tuple(_frozen(a) for a in (table.box_offsets, table.cls, table.xywhn, table.point_offsets, table.points))
+    columns = tuple(
+        read_only(a) for a in (table.box_offsets, table.cls, table.xywhn, table.point_offsets, table.points)
+    )
     out_hw, out = np.array(plan.out_hw, np.float64), (idx, cls, xywhn)
     margin = dialect.box_margin
     if isinstance(plan, LetterboxPlan):
         n = letterbox_labels(plan.index, plan.tile_hw, plan.box.ratio, plan.box.pad, columns, out_hw, margin, *out)
     else:
-        longest = int(np.diff(table.point_offsets).max(initial=0))
         n = augment_labels(
             plan.tiles,
             plan.counts,
@@ -47,7 +48,7 @@ def make_labels(
             margin,
             plan.flipud,
             plan.fliplr,
-            np.empty((2, longest + 1002, 2)),
+            np.empty((2, table.longest_polygon + 1002, 2)),
             *out,
         )
     return tuple(a[:n].astype(np.float32) for a in (idx, cls[:, None], xywhn))  # type: ignore[return-value]
@@ -59,7 +60,8 @@ def _room(plan: AugmentPlan | LetterboxPlan, table: LabelTable) -> int:
     return int((table.box_offsets[images + 1] - table.box_offsets[images]).sum())
 
 
-def _frozen(array: np.ndarray) -> np.ndarray:
+def read_only(array: npt.NDArray) -> npt.NDArray:
+    """Return a read-only view: numba compiles a kernel anew for writable arrays, and tables and tiles can be either."""
     view = array.view()
     view.flags.writeable = False
     return view

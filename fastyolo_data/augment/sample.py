@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastyolo_data.augment.exact import render_exact
+from fastyolo_data.augment.labels import read_only
 from fastyolo_data.augment.pool import PackedTile, TilePool
 from fastyolo_data.datatypes import LabelTable, U8Image
 from fastyolo_data.hyp import Dialect
@@ -96,9 +97,7 @@ class Renderer:
         h, w = int(box.new_hw[row, 0]), int(box.new_hw[row, 1])
         if im.shape[:2] != (h, w):
             im = cv2.resize(im, (w, h), interpolation=cv2.INTER_LINEAR)
-        view = im.view()
-        view.flags.writeable = False  # numba compiles a kernel anew for writable arrays, and stores give either
-        pack_image(view, dst, int(box.top[row]), int(box.left[row]), 114, False)
+        pack_image(read_only(im), dst, int(box.top[row]), int(box.left[row]), 114, False)
 
     def _augment(self, plan: AugmentPlan, row: int, dst: U8Image) -> None:
         pool, counts = self._context.pool, plan.counts[row]

@@ -12,34 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fastyolo_data.datatypes import DataSpec, LabelTable
+from fastyolo_data.datatypes import DataSpec
 from fastyolo_data.labels import load_labels, resolve_data
 from fastyolo_data.labels import scan as scan_module
 from fastyolo_data.labels.filestat import FileStats, stat_files
+from tests.labels.support import assert_same, names_of
 
 ROW = "0 0.5 0.5 0.25 0.25\n"
 AGE = 0.05  # seconds after which a written file counts as settled, see scan._with_doubts
 
 
-def _names(table: LabelTable) -> list[str]:
-    return [os.path.basename(p) for p in table.im_files]
-
-
 def _cache_file(tmp_path: Path) -> Path:
     (path,) = (tmp_path / "ds/.fastyolo").iterdir()
     return path
-
-
-def _assert_same(a: LabelTable, b: LabelTable) -> None:
-    assert list(a.im_files) == list(b.im_files)
-    assert a.skipped == b.skipped
-    for name in LabelTable.__dataclass_fields__:
-        if name not in ("im_files", "skipped"):
-            x, y = getattr(a, name), getattr(b, name)
-            assert x.dtype == y.dtype
-            assert x.flags.writeable
-            assert y.flags.writeable
-            np.testing.assert_array_equal(x, y)
 
 
 def test_second_start_reads_nothing_and_gives_the_same(make: Any, load: Any, probe: Any, tmp_path: Path) -> None:
@@ -50,10 +35,10 @@ def test_second_start_reads_nothing_and_gives_the_same(make: Any, load: Any, pro
     first = load(task="detect")
     assert probe.names() == ["a.png", "b.png", "c.png"]
     before = _cache_file(tmp_path).stat().st_mtime_ns
-    _assert_same(first, load())
+    assert_same(first, load())
     assert probe.names() == []
     assert _cache_file(tmp_path).stat().st_mtime_ns == before
-    _assert_same(first, load(rescan=True))
+    assert_same(first, load(rescan=True))
     assert probe.names() == ["a.png", "b.png", "c.png"]
 
 
@@ -73,13 +58,13 @@ def test_only_what_changed_is_read_again(make: Any, load: Any, probe: Any, tmp_p
     (tmp_path / "d").replace(images / "d.png")  # equal size and mtime, another file
     table = load()
     assert probe.names() == ["a.png", "b.png", "bad.png", "d.png", "new.png"]
-    assert _names(table) == ["a.png", "b.png", "d.png", "e.png", "f.png", "g.png", "new.png"]
+    assert names_of(table) == ["a.png", "b.png", "d.png", "e.png", "f.png", "g.png", "new.png"]
     assert table.cls.tolist() == [2, 0, 0, 0, 0, 1]
     assert table.box_offsets.tolist() == [0, 1, 1, 2, 3, 4, 5, 6]
     time.sleep(AGE)
     load()
     probe.names()
-    _assert_same(table, load())
+    assert_same(table, load())
     assert probe.names() == ["bad.png"]  # what could not be used gets another chance at every start
 
 
@@ -129,10 +114,10 @@ def test_a_damaged_cache_is_built_again(
         }[damage]
     path.write_bytes(data)
     probe.names()
-    _assert_same(first, load())
+    assert_same(first, load())
     assert len(probe.names()) == 20
     assert str(path) in caplog.text
-    _assert_same(first, load())
+    assert_same(first, load())
     assert probe.names() == []
 
 
@@ -145,7 +130,7 @@ def test_every_flipped_byte_of_a_cache_is_noticed(make: Any, load: Any, tmp_path
     for at in range(0, len(good), 7):
         path.write_bytes(good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
         probe.names()
-        _assert_same(first, load())
+        assert_same(first, load())
         assert probe.names() == ["a.png"], f"byte {at}"
 
 
@@ -155,10 +140,10 @@ def test_one_cache_per_list_task_and_class_count(make: Any, load: Any, tmp_path:
     time.sleep(AGE)
     load()
     load(task="segment")
-    assert _names(load(names="ab")) == ["a.png"]
+    assert names_of(load(names="ab")) == ["a.png"]
     (tmp_path / "ds/l.txt").write_text("./images/train/b.png\n")
     listed = load_labels(resolve_data(tmp_path / "ds/l.txt", "train"), probe=probe, verbose=False)
-    assert _names(listed) == ["b.png"]
+    assert names_of(listed) == ["b.png"]
     assert len(list((tmp_path / "ds/.fastyolo").iterdir())) == 4
     probe.names()
     assert load().cls.tolist() == [0, 2]

@@ -17,25 +17,10 @@ from fastyolo_data.datatypes import DataSpec, LabelTable
 from fastyolo_data.errors import ConfigError, ImageDecodeError
 from fastyolo_data.labels import load_labels, resolve_data
 from fastyolo_data.labels import scan as scan_module
+from tests.labels.support import assert_same, names_of
 
 ROW = "0 0.5 0.5 0.25 0.25\n"
 AGE = 0.05  # seconds after which a written file counts as settled, see scan._with_doubts
-
-
-def _names(table: LabelTable) -> list[str]:
-    return [os.path.basename(p) for p in table.im_files]
-
-
-def _assert_same(a: LabelTable, b: LabelTable) -> None:
-    assert list(a.im_files) == list(b.im_files)
-    assert a.skipped == b.skipped
-    for name in LabelTable.__dataclass_fields__:
-        if name not in ("im_files", "skipped"):
-            x, y = getattr(a, name), getattr(b, name)
-            assert x.dtype == y.dtype
-            assert x.flags.writeable
-            assert y.flags.writeable
-            np.testing.assert_array_equal(x, y)
 
 
 # --------------------------------------------------------------------------------------------------- what comes out
@@ -48,7 +33,7 @@ def test_columns_and_skipped(make: Any, load: Any, caplog: pytest.LogCaptureFixt
     make("d", ROW, image=b"junk")
     make("e", "")
     table = load(prefix="train: ")
-    assert _names(table) == ["a.png", "b.png", "e.png"]
+    assert names_of(table) == ["a.png", "b.png", "e.png"]
     assert table.hw.tolist() == [[12, 16]] * 3
     assert table.box_offsets.tolist() == [0, 2, 2, 2]
     assert table.cls.tolist() == [0, 2]
@@ -122,7 +107,7 @@ def test_nothing_stops_the_scan(make: Any, load: Any, monkeypatch: pytest.Monkey
         return (100, 10)
 
     table = load(probe=probe)
-    assert _names(table) == ["f.png", "g.png"]
+    assert names_of(table) == ["f.png", "g.png"]
     reasons = " ".join(table.skipped.values())
     for word in ("torn", "ZeroDivisionError: oops", "100x9 pixels", "ValueError", "FileNotFoundError"):
         assert word in reasons
@@ -134,7 +119,7 @@ def test_a_label_that_cannot_be_examined_is_no_background(make: Any, load: Any, 
     make("b")
     (tmp_path / "ds/labels/train/b.txt").symlink_to("b.txt")
     table = load()
-    assert _names(table) == ["a.png"]
+    assert names_of(table) == ["a.png"]
     assert "OSError" in next(iter(table.skipped.values()))
 
 
@@ -154,7 +139,7 @@ def test_repeated_entries_stay_repeated_and_are_read_once(make: Any, tmp_path: P
     lines = ["a", "c", "a", "bad", "b", "a", "bad"]
     (tmp_path / "ds/l.txt").write_text("".join(f"./images/train/{n}.png\n" for n in lines))
     table = load_labels(resolve_data(tmp_path / "ds/l.txt", "train"), probe=probe, verbose=False)
-    assert _names(table) == ["a.png"] * 3 + ["b.png", "c.png"]
+    assert names_of(table) == ["a.png"] * 3 + ["b.png", "c.png"]
     assert table.cls.tolist() == [1, 1, 1, 2]
     assert table.box_offsets.tolist() == [0, 1, 2, 3, 3, 4]
     assert probe.names() == ["a.png", "b.png", "bad.png", "c.png"]
@@ -174,7 +159,7 @@ def test_classes_and_single_cls_need_no_new_scan(make: Any, load: Any, probe: An
     assert load(single_cls=True).cls.tolist() == [0, 0, 0, 0]
     make("c", "9 0.5 0.5 0.25 0.25\n")
     assert load(single_cls=True).cls.tolist() == [0] * 5  # any index will do when all become 0
-    assert _names(load()) == ["a.png", "b.png"]
+    assert names_of(load()) == ["a.png", "b.png"]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +209,7 @@ def test_any_number_of_threads_gives_the_same(threads: int | None, make: Any, lo
         make(f"{i:03}", "".join(f"{i % 3} 0.5 0.5 0.{k}1 0.{i:03}\n" for k in range(i % 4)) if i % 5 else "bad")
     one = load(threads=1, rescan=True)
     assert len(one) == 560
-    _assert_same(one, load(threads=threads, rescan=True))
+    assert_same(one, load(threads=threads, rescan=True))
 
 
 def test_a_slow_disk_gets_many_threads(make: Any, load: Any) -> None:
