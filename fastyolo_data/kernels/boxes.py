@@ -7,9 +7,19 @@ works in float32 (Ultralytics) or float64 (YOLOv5), so results agree within 1e-3
 from __future__ import annotations
 
 import numpy as np
-from numba import int64
 
 from fastyolo_data.kernels._jit import inline, kernel
+from fastyolo_data.kernels.polygons import (
+    MIN_AREA_BOX,
+    MIN_AREA_POLYGON,
+    RESAMPLE,
+    inside_bounds,
+    is_candidate,
+    project,
+    resample,
+    visible_bounds,
+    warped_bounds,
+)
 
 __all__ = [
     "POLYGON_INSIDE",
@@ -24,154 +34,6 @@ __all__ = [
 # How a box follows from a warped polygon.
 POLYGON_VISIBLE = 1  # Ultralytics: bounds of polygon and picture's intersection
 POLYGON_INSIDE = 2  # YOLOv5/7/9: bounds of the resampled points that lie inside the picture
-
-RESAMPLE = 1000  # points per polygon in all stock code
-MIN_SIDE = 2.0  # pixels; smaller boxes are dropped after the warp
-MIN_AREA_BOX = 0.1  # kept share of a box's area
-MIN_AREA_POLYGON = 0.01  # the same where the sample has polygons
-
-
-@inline
-def _project(m, x, y):
-    z = m[2, 0] * x + m[2, 1] * y + m[2, 2]
-    return (m[0, 0] * x + m[0, 1] * y + m[0, 2]) / z, (m[1, 0] * x + m[1, 1] * y + m[1, 2]) / z
-
-
-@inline
-def _warped_bounds(m, x0, y0, x1, y1, out):
-    """Bounds of the four projected corners."""
-    ax, ay = _project(m, x0, y0)
-    bx, by = _project(m, x1, y1)
-    cx, cy = _project(m, x0, y1)
-    dx, dy = _project(m, x1, y0)
-    out[0] = min(min(ax, bx), min(cx, dx))
-    out[1] = min(min(ay, by), min(cy, dy))
-    out[2] = max(max(ax, bx), max(cx, dx))
-    out[3] = max(max(ay, by), max(cy, dy))
-
-
-@inline
-def _resample(src, count, keep_vertices, out):
-    """Spread RESAMPLE points evenly (by vertex number) along the closed polygon src[:count].
-
-    With keep_vertices the vertices stay and the rest is spread between them, which leaves polygons of more points than
-    that as they are.
-
-    Returns:
-        Number of points written.
-
-    Source: ultralytics 8.4.190 utils/ops.py and yolov5 7.0 utils/general.py, resample_segments.
-    """
-    spread = RESAMPLE
-    if keep_vertices:
-        if count + 1 >= RESAMPLE:
-            for i in range(count):
-                out[i] = src[i]
-            return count
-        spread = RESAMPLE - (count + 1)
-    step = count / (spread - 1) if spread > 1 else 0.0
-    n, vertex = 0, 0
-    for i in range(spread):
-        t = float(count) if i == spread - 1 and spread > 1 else i * step
-        while keep_vertices and vertex <= count and vertex <= t:
-            out[n] = src[vertex % count]
-            n += 1
-            vertex += 1
-        cell = min(int64(t), count - 1)
-        a, b = src[cell], src[(cell + 1) % count]
-        out[n, 0] = a[0] + (b[0] - a[0]) * (t - cell)
-        out[n, 1] = a[1] + (b[1] - a[1]) * (t - cell)
-        n += 1
-    while keep_vertices and vertex <= count:
-        out[n] = src[vertex % count]
-        n += 1
-        vertex += 1
-    return n
-
-
-@inline
-def _contains(points, n, x, y):
-    """Whether a polygon contains a point or has it on its edge (even-odd rule, as OpenCV's pointPolygonTest)."""
-    inside = False
-    for i in range(n):
-        ax, ay = points[i, 0], points[i, 1]
-        bx, by = points[(i + 1) % n, 0], points[(i + 1) % n, 1]
-        cross = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
-        if cross == 0.0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by):
-            return True
-        if (ay > y) != (by > y) and x < (bx - ax) * (y - ay) / (by - ay) + ax:
-            inside = not inside
-    return inside
-
-
-@inline
-def _grow(out, x, y):
-    out[0], out[1] = min(out[0], x), min(out[1], y)
-    out[2], out[3] = max(out[2], x), max(out[3], y)
-
-
-@inline
-def _cross_border(ax, ay, bx, by, width, height, out):
-    """Grow `out` by the points where the edge a-b meets the border of the picture."""
-    dx, dy = bx - ax, by - ay
-    for k in range(4):
-        vertical = k < 2
-        delta = dx if vertical else dy
-        if delta == 0.0:
-            continue
-        bound = (k % 2) * (width if vertical else height)
-        t = (bound - (ax if vertical else ay)) / delta
-        if 0.0 <= t <= 1.0:
-            other = ay + t * dy if vertical else ax + t * dx
-            if 0.0 <= other <= (height if vertical else width):
-                _grow(out, bound if vertical else other, other if vertical else bound)
-
-
-@inline
-def _visible_bounds(points, n, width, height, out):
-    """Bounds of polygon and picture's intersection; zeros when nothing is visible.
-
-    Source: ultralytics 8.4.190 utils/ops.py, segment2box.
-    """
-    out[0], out[1], out[2], out[3] = np.inf, np.inf, -np.inf, -np.inf
-    for i in range(n):
-        _grow(out, points[i, 0], points[i, 1])
-    if out[0] >= 0 and out[1] >= 0 and out[2] <= width and out[3] <= height:
-        return
-    outside = out[2] < 0 or out[3] < 0 or out[0] > width or out[1] > height
-    out[0], out[1], out[2], out[3] = np.inf, np.inf, -np.inf, -np.inf
-    if not outside:
-        for i in range(n):
-            ax, ay = points[i, 0], points[i, 1]
-            bx, by = points[(i + 1) % n, 0], points[(i + 1) % n, 1]
-            if 0 <= ax <= width and 0 <= ay <= height:
-                _grow(out, ax, ay)
-            # An edge inside the picture, or on one side of it, crosses nothing.
-            inside = min(ax, bx) >= 0 and max(ax, bx) <= width and min(ay, by) >= 0 and max(ay, by) <= height
-            beside = max(ax, bx) < 0 or min(ax, bx) > width or max(ay, by) < 0 or min(ay, by) > height
-            if not (inside or beside):
-                _cross_border(ax, ay, bx, by, width, height, out)
-        for k in range(4):
-            cx, cy = (k % 2) * width, (k // 2) * height
-            if _contains(points, n, cx, cy):
-                _grow(out, cx, cy)
-    if out[0] > out[2]:
-        out[0], out[1], out[2], out[3] = 0.0, 0.0, 0.0, 0.0
-
-
-@inline
-def _inside_bounds(points, n, width, height, out):
-    """Bounds of the points inside the picture; zeros when there is none.
-
-    Source: yolov5 7.0 utils/general.py, segment2box.
-    """
-    out[0], out[1], out[2], out[3] = np.inf, np.inf, -np.inf, -np.inf
-    for i in range(n):
-        x, y = points[i, 0], points[i, 1]
-        if 0 <= x <= width and 0 <= y <= height:
-            _grow(out, x, y)
-    if out[0] > out[2]:
-        out[0], out[1], out[2], out[3] = 0.0, 0.0, 0.0, 0.0
 
 
 @inline
@@ -188,7 +50,7 @@ def _polygon_bounds(points, hw, pad, canvas, clip, m, out_hw, rule, work, dense,
     # Between vertices a projective map keeps lines straight, so the visible bounds need no extra points - unless the
     # mosaic clipped the polygon: the stock code clips resampled points, and the clipped shape depends on them.
     if rule == POLYGON_INSIDE or clipped:
-        n = _resample(work, count, rule == POLYGON_VISIBLE, dense)
+        n = resample(work, count, RESAMPLE, rule == POLYGON_VISIBLE, dense)
     else:
         n = count
         for i in range(n):
@@ -197,19 +59,11 @@ def _polygon_bounds(points, hw, pad, canvas, clip, m, out_hw, rule, work, dense,
         x, y = dense[i, 0], dense[i, 1]
         if clipped:
             x, y = min(max(x, 0.0), canvas[1]), min(max(y, 0.0), canvas[0])
-        dense[i, 0], dense[i, 1] = _project(m, x, y)
+        dense[i, 0], dense[i, 1] = project(m, x, y)
     if rule == POLYGON_VISIBLE:
-        _visible_bounds(dense, n, out_hw[1], out_hw[0], out)
+        visible_bounds(dense, n, out_hw[1], out_hw[0], out)
     else:
-        _inside_bounds(dense, n, out_hw[1], out_hw[0], out)
-
-
-@inline
-def _is_candidate(w1, h1, w2, h2, min_area, max_aspect):
-    """Source: box_candidates of ultralytics 8.4.190 (data/augment.py) and yolov5 7.0 (utils/augmentations.py)."""
-    if w2 <= MIN_SIDE or h2 <= MIN_SIDE:
-        return False
-    return w2 * h2 / (w1 * h1 + 1e-16) > min_area and max(w2 / h2, h2 / w2) < max_aspect
+        inside_bounds(dense, n, out_hw[1], out_hw[0], out)
 
 
 @inline
@@ -267,11 +121,11 @@ def warp_boxes(
                 vertices = points[point_offsets[j] : point_offsets[j + 1]]
                 _polygon_bounds(vertices, hw[t], pads[t], canvas, clip, m, out_hw, rule, work[0], work[1], box)
             else:
-                _warped_bounds(m, x0, y0, x1, y1, box)
+                warped_bounds(m, x0, y0, x1, y1, box)
             box[0], box[2] = min(max(box[0], 0.0), out_hw[1]), min(max(box[2], 0.0), out_hw[1])
             box[1], box[3] = min(max(box[1], 0.0), out_hw[0]), min(max(box[3], 0.0), out_hw[0])
             w1, h1 = (x1 - x0) * scale, (y1 - y0) * scale
-            if _is_candidate(w1, h1, box[2] - box[0], box[3] - box[1], min_area, max_aspect):
+            if is_candidate(w1, h1, box[2] - box[0], box[3] - box[1], min_area, max_aspect):
                 out_cls[out] = cls[j]
                 out_xyxy[out] = box
                 out += 1
