@@ -79,11 +79,14 @@ class LoadImagesAndLabels:
             return
         if self.hyp.cutmix > 0:
             raise ConfigError(f"hyp cutmix={self.hyp.cutmix}: not available in this version; set it to 0")
-        if self.hyp.copy_paste > 0 and self.table.has_polygons:
-            raise ConfigError(
-                f"hyp copy_paste={self.hyp.copy_paste}: not available in this version, and these labels have polygons, "
-                "so it would act; set it to 0"
-            )
+        pasting = ("copy_paste", "paste_in") if self.dialect.name == "yolov7" else ("copy_paste",)
+        for name in pasting if self.table.has_polygons else ():
+            value = getattr(self.hyp, name)
+            if value > 0:
+                raise ConfigError(
+                    f"hyp {name}={value}: not available in this version, and these labels have polygons, so it would "
+                    "act; set it to 0"
+                )
 
     # ---- what training code reads ------------------------------------------------------------------------------------
 
@@ -250,7 +253,10 @@ class LoadImagesAndLabels:
         if self.augment:
             # Workers are up to a few samples apart, so a tile can be wanted a little after its window has closed.
             pool = TilePool(self._pool_size + self.config.workers, int(self.tile_hw.prod(1).max()))
-        rows = int(max(self.tile_hw.max(), self.imgsz, 0 if self.batch_shapes is None else self.batch_shapes.max()))
+        canvas = 2 * self.imgsz if self.augment and self.dialect.mosaic9 else 0
+        rows = int(
+            max(self.tile_hw.max(), self.imgsz, canvas, 0 if self.batch_shapes is None else self.batch_shapes.max())
+        )
         return SampleContext(self.table, store or self.tiles.acquire(), pool, self.dialect, exact, rows)
 
     # ---- single samples ----------------------------------------------------------------------------------------------

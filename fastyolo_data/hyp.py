@@ -31,7 +31,8 @@ class Hyp:
         flipud, fliplr: flip probabilities.
         bgr: probability that the channels stay in BGR order.
         mosaic, mixup: probabilities.
-        cutmix, copy_paste: probabilities; only 0 is carried out so far, anything else is refused where it would act.
+        cutmix, copy_paste, paste_in: probabilities; only 0 is carried out so far, anything else is refused where it
+            would act (paste_in is YOLOv7's).
     """
 
     hsv_h: float = 0.015
@@ -49,9 +50,10 @@ class Hyp:
     mixup: float = 0.0
     cutmix: float = 0.0
     copy_paste: float = 0.0
+    paste_in: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("flipud", "fliplr", "bgr", "mosaic", "mixup", "cutmix", "copy_paste"):
+        for name in ("flipud", "fliplr", "bgr", "mosaic", "mixup", "cutmix", "copy_paste", "paste_in"):
             _check(name, getattr(self, name), 0.0, 1.0)
         for name in ("hsv_h", "hsv_s", "hsv_v"):
             _check(name, getattr(self, name), 0.0, 1.0)
@@ -66,10 +68,9 @@ class Hyp:
         else:
             _check("scale", self.scale, 0.0, 0.99)
 
-    @property
-    def scale_range(self) -> tuple[float, float]:
-        """Lowest and highest zoom factor."""
-        return self.scale if isinstance(self.scale, tuple) else (1.0 - self.scale, 1.0 + self.scale)
+    def scale_range(self, extra: float = 0.0) -> tuple[float, float]:
+        """Lowest and highest zoom factor; `extra` widens a range that is given by one number (Dialect.scale_extra)."""
+        return self.scale if isinstance(self.scale, tuple) else (1.0 - self.scale, 1.0 + extra + self.scale)
 
     @classmethod
     def parse(cls, hyp: Hyp | Mapping[str, Any] | str | Path | object | None) -> Hyp:
@@ -91,7 +92,7 @@ class Hyp:
         return replace(cls(), **{k: v for k, v in values.items() if k in known and v is not None})
 
 
-_OTHER_KEYS = frozenset({"copy_paste_mode", "close_mosaic", "paste_in"})
+_OTHER_KEYS = frozenset({"copy_paste_mode", "close_mosaic"})
 
 
 def _as_mapping(hyp: Mapping[str, Any] | str | Path | object | None) -> Mapping[str, Any]:
@@ -135,8 +136,12 @@ class Dialect:
         visible_polygons: boxes from polygons by their visible part; else from the sampled points inside.
         polygons_without_mosaic: polygons also steer the boxes of samples without mosaic.
         letterbox_first: a sample without mosaic is letterboxed before the warp; else its tile is warped directly.
+        scale_extra: added to the largest zoom factor, 1 + scale.
+        mosaic9: share of the mosaics that have nine pictures instead of four.
         shuffle_tiles: the four mosaic places are filled in random order; else the sample's own image is top left.
         mixup_any: mixup also without mosaic, its partner with a mosaic gate of its own; else only mosaic with mosaic.
+        mix_beta: both parameters of the mixup ratio's Beta distribution.
+        colour_always: the colour step runs even with all gains 0, for what its rounding does to the picture.
         max_aspect: boxes with this side ratio or more are dropped after the warp.
         box_margin: labels are clipped to [0, side - margin] at the end; negative: not clipped.
         float_pads: validation labels use the unrounded pads of the letterbox.
@@ -151,8 +156,12 @@ class Dialect:
     visible_polygons: bool
     polygons_without_mosaic: bool
     letterbox_first: bool
+    scale_extra: float
+    mosaic9: float
     shuffle_tiles: bool
     mixup_any: bool
+    mix_beta: float
+    colour_always: bool
     max_aspect: float
     box_margin: float
     float_pads: bool
@@ -168,8 +177,12 @@ _ULTRALYTICS = Dialect(
     visible_polygons=True,
     polygons_without_mosaic=True,
     letterbox_first=False,
+    scale_extra=0.0,
+    mosaic9=0.0,
     shuffle_tiles=False,
     mixup_any=True,
+    mix_beta=32.0,
+    colour_always=False,
     max_aspect=100.0,
     box_margin=-1.0,
     float_pads=False,
@@ -184,23 +197,39 @@ _YOLOV5 = Dialect(
     visible_polygons=False,
     polygons_without_mosaic=False,
     letterbox_first=True,
+    scale_extra=0.0,
+    mosaic9=0.0,
     shuffle_tiles=True,
     mixup_any=False,
+    mix_beta=32.0,
+    colour_always=False,
     max_aspect=100.0,
     box_margin=1e-3,
     float_pads=True,
     batch_dict=False,
 )
-DIALECTS = {d.name: d for d in (_ULTRALYTICS, _YOLOV5, replace(_YOLOV5, name="yolov9", rounding="floor"))}
+_YOLOV7 = replace(
+    _YOLOV5,
+    name="yolov7",
+    rounding="floor",
+    scale_extra=0.1,
+    mosaic9=0.2,
+    shuffle_tiles=False,
+    mix_beta=8.0,
+    colour_always=True,
+    max_aspect=20.0,
+    box_margin=-1.0,
+)
+_YOLOV9 = replace(_YOLOV5, name="yolov9", rounding="floor")
+DIALECTS = {d.name: d for d in (_ULTRALYTICS, _YOLOV5, _YOLOV7, _YOLOV9)}
 
 
 def get_dialect(name: str) -> Dialect:
     """Return the rules of a training code base.
 
     Raises:
-        ConfigError: the name is unknown, or its rules are not built yet.
+        ConfigError: the name is unknown.
     """
     if isinstance(name, str) and name in DIALECTS:
         return DIALECTS[name]
-    hint = " (yolov7 comes with its drop-in)" if name == "yolov7" else ""
-    raise ConfigError(f"dialect={name!r}: expected one of {', '.join(map(repr, DIALECTS))}{hint}")
+    raise ConfigError(f"dialect={name!r}: expected one of {', '.join(map(repr, DIALECTS))}")

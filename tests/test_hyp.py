@@ -13,14 +13,14 @@ from fastyolo_data.hyp import DIALECTS, Hyp, get_dialect
 
 RANGES = {
     "hsv_h": 1, "hsv_s": 1, "hsv_v": 1, "degrees": 180, "translate": 1, "scale": 0.99, "shear": 89,
-    "perspective": 0.01, "flipud": 1, "fliplr": 1, "bgr": 1, "mosaic": 1, "mixup": 1, "cutmix": 1, "copy_paste": 1,
+    "perspective": 0.01, "flipud": 1, "fliplr": 1, "bgr": 1, "mosaic": 1, "mixup": 1, "cutmix": 1, "copy_paste": 1, "paste_in": 1,
 }  # fmt: skip
 
 
 def test_defaults_are_those_of_ultralytics():
     assert Hyp() == Hyp(
         hsv_h=0.015, hsv_s=0.7, hsv_v=0.4, degrees=0.0, translate=0.1, scale=0.5, shear=0.0, perspective=0.0,
-        flipud=0.0, fliplr=0.5, bgr=0.0, mosaic=1.0, mixup=0.0, cutmix=0.0, copy_paste=0.0,
+        flipud=0.0, fliplr=0.5, bgr=0.0, mosaic=1.0, mixup=0.0, cutmix=0.0, copy_paste=0.0, paste_in=0.0,
     )  # fmt: skip
 
 
@@ -39,9 +39,11 @@ def test_ranges(name):
 
 
 def test_zoom_range():
-    assert Hyp(scale=0.25).scale_range == (0.75, 1.25)
+    assert Hyp(scale=0.25).scale_range() == (0.75, 1.25)
+    assert Hyp(scale=0.25).scale_range(0.1) == (0.75, 1.35)
+    assert Hyp(scale=(0.5, 2.0)).scale_range(0.1) == (0.5, 2.0)
     for given in ((0.5, 2), [0.5, 2.0], (np.float32(0.5), np.int64(2))):
-        assert Hyp(scale=given).scale_range == (0.5, 2.0)
+        assert Hyp(scale=given).scale_range() == (0.5, 2.0)
     assert Hyp(scale=[1, 1]) == Hyp(scale=(1.0, 1.0))
     for bad in (
         (0, 1),
@@ -80,7 +82,7 @@ def test_parse_sources(tmp_path):
 
 OTHER = [
     "lr0", "lrf", "momentum", "weight_decay", "warmup_epochs", "warmup_momentum", "warmup_bias_lr", "box",
-    "cls", "cls_pw", "obj", "obj_pw", "iou_t", "anchor_t", "anchors", "fl_gamma", "label_smoothing", "paste_in",
+    "cls", "cls_pw", "obj", "obj_pw", "iou_t", "anchor_t", "anchors", "fl_gamma", "label_smoothing",
     "loss_ota", "dfl", "dfl_pw", "copy_paste_mode", "close_mosaic", "erasing", "auto_augment", "overlap_mask",
     "mask_ratio", "dropout", "pose", "kobj", "nbs", 3,
 ]  # fmt: skip
@@ -127,12 +129,13 @@ def test_other_types(bad):
 
 
 def test_dialects():
-    u, v5, v9 = (get_dialect(n) for n in ("ultralytics", "yolov5", "yolov9"))
-    assert list(DIALECTS) == ["ultralytics", "yolov5", "yolov9"]
-    assert [d.name for d in (u, v5, v9)] == list(DIALECTS)
-    assert [d.rounding for d in (u, v5, v9)] == ["ceil_cap", "ceil", "floor"]
+    assert list(DIALECTS) == ["ultralytics", "yolov5", "yolov7", "yolov9"]
+    u, v5, v7, v9 = (get_dialect(n) for n in DIALECTS)
+    assert [d.name for d in (u, v5, v7, v9)] == list(DIALECTS)
+    assert [d.rounding for d in (u, v5, v7, v9)] == ["ceil_cap", "ceil", "floor", "floor"]
+    assert (v7.max_aspect, v7.mosaic9, v7.mix_beta, v7.box_margin) == (20.0, 0.2, 8.0, -1.0)
     assert (u.additive_hue, v5.additive_hue) == (True, False)
     assert (u.max_aspect, v5.max_aspect) == (100.0, 100.0)
     assert (u.batch_dict, v5.batch_dict, v9.batch_dict) == (True, False, False)
-    with pytest.raises(ConfigError, match="yolov7 comes with its drop-in"):
-        get_dialect("yolov7")
+    with pytest.raises(ConfigError, match="expected one of 'ultralytics', 'yolov5', 'yolov7', 'yolov9'"):
+        get_dialect("yolov8")

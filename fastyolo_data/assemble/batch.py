@@ -129,7 +129,7 @@ class BatchJob:
         pads = plan.box.pad if isinstance(plan, LetterboxPlan) else plan.label_pads[:, 0, 0]
         shapes: list[Any] = []
         for row, index in enumerate(plan.index):
-            if isinstance(plan, AugmentPlan) and plan.counts[row, 0] == 4:
+            if isinstance(plan, AugmentPlan) and plan.counts[row, 0] > 1:
                 shapes.append(None)
                 continue
             h0, w0 = (int(v) for v in table.hw[index])

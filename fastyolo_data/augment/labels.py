@@ -56,7 +56,7 @@ def make_labels(
 
 def _room(plan: AugmentPlan | LetterboxPlan, table: LabelTable) -> int:
     """Labels of all tiles of a batch."""
-    images = plan.index if isinstance(plan, LetterboxPlan) else plan.tiles[np.arange(4) < plan.counts[..., None]]
+    images = plan.index if isinstance(plan, LetterboxPlan) else plan.tiles[plan.used]
     return int((table.box_offsets[images + 1] - table.box_offsets[images]).sum())
 
 

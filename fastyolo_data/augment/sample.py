@@ -10,6 +10,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
+from fastyolo_data.augment.compose import CanvasMemory, compose_canvas
 from fastyolo_data.augment.exact import render_exact
 from fastyolo_data.augment.labels import read_only
 from fastyolo_data.augment.pool import PackedTile, TilePool
@@ -22,6 +23,7 @@ from fastyolo_data.store import TileReader, TileStore
 
 __all__ = ["Renderer", "SampleContext"]
 
+MOSAIC = 4  # tiles of a layer that the kernel takes
 _NO_TILE = np.zeros((1, 1), np.uint32)
 
 
@@ -50,7 +52,7 @@ class SampleContext:
         pool: tiles in use; None without augmentation.
         dialect: rules.
         exact: use the stock sequence of OpenCV calls instead of the fused kernel.
-        row_pixels: the longest row of any tile or batch image, in pixels.
+        row_pixels: the longest row of any tile, canvas or batch image, in pixels.
         timer: what loading costs.
     """
 
@@ -70,6 +72,7 @@ class Renderer:
         self._context = context
         self._reader: TileReader = context.store.reader()
         self._scratch = make_scratch(context.row_pixels, context.row_pixels)
+        self._canvases = CanvasMemory()
 
     def run(self, plan: AugmentPlan | LetterboxPlan, row: int, dst: U8Image) -> None:
         """Make the picture of sample `row` of a plan.
@@ -100,9 +103,8 @@ class Renderer:
         pack_image(read_only(im), dst, int(box.top[row]), int(box.left[row]), 114, False)
 
     def _augment(self, plan: AugmentPlan, row: int, dst: U8Image) -> None:
-        pool, counts = self._context.pool, plan.counts[row]
+        pool, used = self._context.pool, plan.used[row]
         assert pool is not None, "augmentation needs a tile pool"
-        used = np.arange(4) < counts[:, None]
         wanted = zip(plan.tiles[row][used].tolist(), plan.until[row][used].tolist(), strict=True)
         held: list[int] = []
         packed: list[PackedTile] = []
@@ -119,23 +121,24 @@ class Renderer:
         if plan.resize_hw[row, 0]:
             packed = [_resize_packed(packed[0], plan.resize_hw[row])]
         first = int(plan.counts[row, 0])
+        layers = [packed[:first], packed[first:]]
         if self._context.exact:
-            images = [_unpack(tile) for tile in packed]
-            layers = [images[:first], images[first:]] if len(images) > first else [images]
-            dst[...] = render_exact(plan, row, layers, self._context.dialect.additive_hue)
+            images = [[_unpack(tile) for tile in layer] for layer in layers if layer]
+            dst[...] = render_exact(plan, row, images, self._context.dialect.additive_hue)
             return
         hue = HUE_OFF
         if plan.hsv_active:
             hue = HUE_ADDITIVE if self._context.dialect.additive_hue else HUE_MULTIPLICATIVE
-        padded = [*packed[:first], *[_NO_TILE] * (4 - first), *packed[first:]]
-        padded += [_NO_TILE] * (8 - len(padded))
+        rects, pads, counts = plan.rects[row], plan.pads[row], plan.counts[row]
+        if rects.shape[1] > MOSAIC:
+            rects, pads, counts = self._compose(plan, row, layers)
         render_sample(
             dst,
-            tuple(padded[:4]),
-            tuple(padded[4:]),
-            plan.rects[row],
-            plan.pads[row],
-            plan.counts[row],
+            (*layers[0], *[_NO_TILE] * (MOSAIC - len(layers[0]))),
+            (*layers[1], *[_NO_TILE] * (MOSAIC - len(layers[1]))),
+            rects,
+            pads,
+            counts,
             plan.inverse[row],
             plan.ratio[row],
             hue,
@@ -145,6 +148,22 @@ class Renderer:
             plan.bgr[row],
             self._scratch,
         )
+
+    def _compose(
+        self, plan: AugmentPlan, row: int, layers: list[list[PackedTile]]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Put a canvas in place of the tiles of every layer that needs one.
+
+        Returns:
+            rects (2, 4, 4), pads (2, 4, 2) and counts (2,) for the kernel.
+        """
+        rects, pads = plan.rects[row, :, :MOSAIC].copy(), plan.pads[row, :, :MOSAIC].copy()
+        counts = plan.counts[row].copy()
+        for k in np.flatnonzero(counts > MOSAIC).tolist():
+            canvas = compose_canvas(plan, row, k, layers[k], self._canvases)
+            layers[k] = [canvas]
+            rects[k, 0], pads[k, 0], counts[k] = (0, 0, canvas.shape[1], canvas.shape[0]), 0.0, 1
+        return rects, pads, counts
 
 
 def _unpack(tile: PackedTile) -> U8Image:

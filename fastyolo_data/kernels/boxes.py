@@ -84,9 +84,9 @@ def warp_boxes(
     Boxes without area on the canvas are dropped in every dialect (yolov5 can keep them when the warp rotates).
 
     Args:
-        indices: (4,) int64 image of each tile; the first `count` are used.
-        hw: (4, 2) float64 tile height and width in pixels.
-        pads: (4, 2) float64 x, y of each tile's origin on the canvas.
+        indices: (T,) int64 image of each tile; the first `count` are used.
+        hw: (T, 2) float64 tile height and width in pixels.
+        pads: (T, 2) float64 x, y of each tile's origin on the canvas.
         columns: (box_offsets, cls, xywhn, point_offsets, points) of the LabelTable.
         canvas: (2,) float64 height, width; boxes and polygons are clipped to it when `clip` (mosaic).
         m: (3, 3) float64 canvas pixel -> output pixel.
@@ -207,10 +207,10 @@ def augment_labels(
     stop = 0
     for b in range(tiles.shape[0]):
         start = stop
-        for k in range(2):
+        for k in range(tiles.shape[1]):
             if counts[b, k] == 0:
                 break
-            mosaic = counts[b, k] == 4
+            mosaic = counts[b, k] > 1
             stop = warp_boxes(
                 tiles[b, k], counts[b, k], hw[b, k], pads[b, k], columns if mosaic or polygons_alone else plain,
                 canvas[b, k], mosaic, matrices[b, k], scales[b, k], out_hw, rule, max_aspect, work, out_cls, out_xywhn,

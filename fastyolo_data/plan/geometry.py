@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fastyolo_data.hyp import Dialect
 
-__all__ = ["Letterbox", "invert", "letterbox", "mosaic_layout", "tile_shape", "warp_matrix"]
+__all__ = ["Letterbox", "invert", "letterbox", "mosaic9_layout", "mosaic_layout", "tile_shape", "warp_matrix"]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -89,6 +89,30 @@ def mosaic_layout(tile_hw: I64, centre: I64, imgsz: int) -> tuple[F64, F64]:
         (np.maximum(x0, 0), np.maximum(y0, 0), np.minimum(x0 + w, 2 * imgsz), np.minimum(y0 + h, 2 * imgsz)), -1
     )
     return rects.astype(np.float64), np.stack((x0, y0), -1).astype(np.float64)
+
+
+def mosaic9_layout(tile_hw: I64, offset: I64, imgsz: int) -> tuple[F64, F64]:
+    """Place nine tiles in a spiral on a canvas of three times imgsz and look at a window of twice imgsz.
+
+    The first tile lies in the middle, with its corner at imgsz; each other one touches it or the one before, clockwise
+    from above. Tiles overlap where sizes differ: the later one covers.
+
+    Args:
+        tile_hw: (..., 9, 2) tile sizes, at most imgsz.
+        offset: (..., 2) y, x of the window.
+
+    Returns:
+        rects (..., 9, 4) x0 y0 x1 y1 in the window, empty where a tile lies outside; pads (..., 9, 2) x, y of origins.
+
+    Source: load_mosaic9 of yolov7 (utils/datasets.py).
+    """
+    h, w = np.moveaxis(tile_hw[..., 0], -1, 0), np.moveaxis(tile_hw[..., 1], -1, 0)
+    zero = np.zeros_like(h[0])
+    x0 = np.stack((zero, zero, w[1], w[0], w[0], w[0] - w[5], w[0] - w[5] - w[6], -w[7], -w[8]), -1)
+    y0 = np.stack((zero, -h[1], -h[2], zero, h[3], h[0], h[0], h[0] - h[7], h[0] - h[7] - h[8]), -1)
+    x0, y0 = x0 + imgsz - offset[..., 1, None], y0 + imgsz - offset[..., 0, None]
+    edges = np.stack((x0, y0, x0 + tile_hw[..., 1], y0 + tile_hw[..., 0]), -1)
+    return np.clip(edges, 0, 2 * imgsz).astype(np.float64), np.stack((x0, y0), -1).astype(np.float64)
 
 
 def warp_matrix(

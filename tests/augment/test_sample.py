@@ -50,7 +50,7 @@ def make_table() -> LabelTable:
 
 def samples(planner, plan, exact: bool, store=None):
     """(B, 3, H, W) pictures and label rows of a plan."""
-    side = int(max(planner.tile_hw.max(), max(plan.out_hw)))
+    side = int(max(planner.tile_hw.max(), plan.canvas.max(), max(plan.out_hw)))
     pool = TilePool(4, int(planner.tile_hw.prod(1).max()))
     store = store or Tiles(planner.tile_hw)
     table = make_table()
@@ -71,7 +71,7 @@ HYPS = {
 
 
 @pytest.mark.parametrize("hyp", HYPS)
-@pytest.mark.parametrize("dialect", ["ultralytics", "yolov5", "yolov9"])
+@pytest.mark.parametrize("dialect", ["ultralytics", "yolov5", "yolov7", "yolov9"])
 def test_fast_and_exact_agree(dialect, hyp):
     planner = make_planner(N, imgsz=192, dialect=dialect, hyp=HYPS[hyp])
     _, plan = make_plan(planner, N)

@@ -107,11 +107,17 @@ def test_layouts(dialect, imgsz):
             np.testing.assert_array_equal(plan.tile_hw[row, k], sizes)
             if plan.counts[row, k] == 4:
                 xc, yc = (int(v) for v in plan.rects[row, k, 3, :2])
-                rects, pads = warp.place_mosaic(sizes, yc, xc, imgsz)
+                rects, pads = warp.place_mosaic(sizes[:4], yc, xc, imgsz)
+                np.testing.assert_array_equal(plan.rects[row, k, :4], rects)
+                np.testing.assert_array_equal(plan.pads[row, k, :4], pads)
+                np.testing.assert_array_equal(plan.label_pads[row, k], plan.pads[row, k])
+                np.testing.assert_array_equal(plan.label_hw[row, k], sizes)
+                assert plan.canvas[row, k].tolist() == [2 * imgsz] * 2
+            elif plan.counts[row, k] == 9:
+                offset = [imgsz - int(v) for v in plan.pads[row, k, 0]]
+                rects, pads = warp.place_mosaic9(sizes, offset[1], offset[0], imgsz)
                 np.testing.assert_array_equal(plan.rects[row, k], rects)
                 np.testing.assert_array_equal(plan.pads[row, k], pads)
-                np.testing.assert_array_equal(plan.label_pads[row, k], pads)
-                np.testing.assert_array_equal(plan.label_hw[row, k], sizes)
                 assert plan.canvas[row, k].tolist() == [2 * imgsz] * 2
             elif plan.counts[row, k] == 1:
                 _check_lone(plan, row, k, sizes[0], get_dialect(dialect).letterbox_first)
@@ -170,4 +176,4 @@ def test_plans_keep_one_memory_layout():
             plan = make_plan(make_planner(20, dialect=dialect, hyp=hyp), 20)[1]
             layouts.add(tuple((k, v.dtype.str, v.ndim, v.flags.c_contiguous) for k, v in sorted(arrays(plan).items())))
     assert len(layouts) == 1
-    assert Hyp(scale=[0.5, 2.0]).scale_range == (0.5, 2.0)
+    assert Hyp(scale=[0.5, 2.0]).scale_range() == (0.5, 2.0)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastyolo_data.plan import SamplePlanner, sample
+from fastyolo_data.plan import SamplePlanner, plan_order, sample
+from fastyolo_data.plan.streams import SAMPLE, Streams
 from tests.plan.planners import make_plan, make_planner
 
 HYP = {
@@ -35,7 +36,7 @@ def results(monkeypatch, planner: SamplePlanner, u: np.ndarray) -> dict[str, np.
     return {**{k: np.array(getattr(plan, k)) for k in names}, **{k: np.array(v) for k, v in seen.items()}}
 
 
-@pytest.mark.parametrize("dialect", ["ultralytics", "yolov5"])
+@pytest.mark.parametrize("dialect", ["ultralytics", "yolov5", "yolov7"])
 def test_each_slot_decides_one_thing(dialect, monkeypatch):
     planner = make_planner(60, dialect=dialect, hyp=HYP)
     planner = replace(planner, tile_hw=np.full((60, 2), 320))  # so that other partners leave the layout alone
@@ -54,13 +55,25 @@ def test_each_slot_decides_one_thing(dialect, monkeypatch):
             changed = {"counts"}
         assert len(changed) <= 1, f"slot {slot} decides {sorted(changed)}"
         decides.update(changed)
-    places = 8 if dialect == "yolov5" else 0
+    # Gates: one mosaic gate for both layers but in ultralytics, mixup, and which kind of mosaic each layer is.
+    gates = {"ultralytics": 3, "yolov5": 2, "yolov7": 4}[dialect]
+    # Partners: three or eight per layer and the mixup partner itself; places.
+    tiles = {"ultralytics": 7, "yolov5": 7 + 8, "yolov7": 17}[dialect]
     assert decides == {
-        # yolov5: one mosaic gate for both layers. Partners: three per layer and the mixup partner itself.
-        "counts": 2 if dialect == "yolov5" else 3, "tiles": 7 + places, "rects": 4, "perspective": 4, "angle": 2,
+        "counts": gates, "tiles": tiles, "rects": 4, "perspective": 4, "angle": 2,
         "scale": 2, "shear": 4, "translate": 4, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
     }  # fmt: skip
 
 
 def test_number_of_slots():
-    assert sample.SLOTS == 44  # a new draw is appended: moving slots changes every seeded run
+    assert (sample.BASE, sample.SLOTS) == (44, 56)  # a new draw is appended: moving slots changes every seeded run
+
+
+def test_later_slots_leave_the_first_ones_alone():
+    """The numbers of the first version, whatever else is drawn."""
+    for dialect in ("yolov5", "yolov7"):
+        planner = make_planner(4, dialect=dialect, hyp={"mixup": 0.5})
+        u, _ = planner._draw(plan_order(4, seed=5, epoch=2, shuffle=False, batch=4), 2, 0, 4)
+        for i in range(4):
+            np.testing.assert_array_equal(u[i, : sample.BASE], Streams(5, 2).at(SAMPLE, i).random(sample.BASE))
+        assert u[:, sample.BASE :].any() == (dialect == "yolov7")

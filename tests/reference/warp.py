@@ -90,3 +90,19 @@ def finish(im: np.ndarray, flipud: bool, fliplr: bool, bgr: bool) -> np.ndarray:
     im = np.flipud(im) if flipud else im
     im = np.fliplr(im) if fliplr else im
     return (im if bgr else im[..., ::-1]).transpose(2, 0, 1)
+
+
+def place_mosaic9(sizes, yc: int, xc: int, s: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Visible x0 y0 x1 y1 and origin of nine tiles in a window at (yc, xc) of their common canvas of side 3 s."""
+    (h0, w0), rects, pads = sizes[0], [], []
+    hp = wp = 0
+    for i, (h, w) in enumerate(sizes):
+        x, y = [
+            (0, 0), (0, -h), (wp, -h), (w0, 0), (w0, hp), (w0 - w, h0), (w0 - wp - w, h0), (-w, h0 - h),
+            (-w, h0 - hp - h),
+        ][i]  # fmt: skip
+        x, y = x + s - xc, y + s - yc
+        rects.append([min(max(v, 0), 2 * s) for v in (x, y, x + w, y + h)])
+        pads.append([x, y])
+        hp, wp = h, w
+    return rects, pads

@@ -1,0 +1,37 @@
+"""The same random numbers through YOLOv7's own data set and through our plan; see tuples.py for the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.parity.tuples import assert_close, assert_exact, assert_validation, load_module
+
+stock = load_module("YOLOV7_REPO", "/tmp/up/yolov7", "utils.datasets")
+
+SETS = ["boxes", "polygons", "bccd", "coco_ccby_seg"]
+HYPS = {
+    "default": {},
+    "no_mosaic": {"mosaic": 0.0},
+    "rotation": {"degrees": 30.0, "flipud": 0.5, "mosaic": 0.5},
+    "perspective": {"perspective": 0.001, "degrees": 10.0, "shear": 5.0},
+    "mixup": {"mixup": 1.0},
+    "no_colour": {"hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0},
+}
+
+
+@pytest.mark.parametrize("data_yaml", SETS, indirect=True)
+@pytest.mark.parametrize("hyp", HYPS)
+def test_exact_mode_equals_stock(data_yaml, hyp):
+    assert_exact(stock.LoadImagesAndLabels, data_yaml, "yolov7", HYPS[hyp])
+
+
+@pytest.mark.parametrize("data_yaml", SETS, indirect=True)
+@pytest.mark.parametrize("hyp", HYPS)
+def test_fast_mode_is_close_to_stock(data_yaml, hyp):
+    assert_close(stock.LoadImagesAndLabels, data_yaml, "yolov7", HYPS[hyp])
+
+
+@pytest.mark.parametrize("rect", [False, True])
+@pytest.mark.parametrize("data_yaml", SETS, indirect=True)
+def test_validation_equals_stock(data_yaml, rect):
+    assert_validation(stock.LoadImagesAndLabels, data_yaml, "yolov7", rect)
