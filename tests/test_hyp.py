@@ -13,7 +13,8 @@ from fastyolo_data.hyp import DIALECTS, Hyp, get_dialect
 
 RANGES = {
     "hsv_h": 1, "hsv_s": 1, "hsv_v": 1, "degrees": 180, "translate": 1, "scale": 0.99, "shear": 89,
-    "perspective": 0.01, "flipud": 1, "fliplr": 1, "bgr": 1, "mosaic": 1, "mixup": 1, "cutmix": 1, "copy_paste": 1, "paste_in": 1,
+    "perspective": 0.01, "flipud": 1, "fliplr": 1, "bgr": 1, "mosaic": 1, "mixup": 1, "cutmix": 1,
+    "copy_paste": 1, "paste_in": 1,
 }  # fmt: skip
 
 
