@@ -16,7 +16,7 @@ from fastyolo_data.caching import Tiles
 from fastyolo_data.config import LoaderConfig, check_weights
 from fastyolo_data.datatypes import DataSpec, F32Array, LabelTable, U8Image
 from fastyolo_data.errors import ConfigError
-from fastyolo_data.hyp import get_dialect
+from fastyolo_data.hyp import Hyp, get_dialect
 from fastyolo_data.labels import label_path
 from fastyolo_data.plan import EpochOrder, SamplePlanner, batch_shapes, plan_order, rect_order, share_size, tile_shape
 from fastyolo_data.store import TileStore
@@ -161,6 +161,11 @@ class LoadImagesAndLabels:
     def close_mosaic(self, hyp: object = None) -> None:
         """Switch mosaic and mixup off from the next epoch on (`hyp` is accepted as Ultralytics passes it)."""
         self.mosaic = False
+
+    def set_hyp(self, hyp: Hyp) -> None:
+        """Change the augmentation from the next epoch on."""
+        self.hyp = hyp
+        self._version += 1
 
     @property
     def indices(self) -> npt.NDArray[np.int64]:

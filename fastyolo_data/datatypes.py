@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import overload
 
@@ -162,6 +162,24 @@ class LabelTable:
             points,
             self.keypoints[rows] if len(self.keypoints) else self.keypoints,
             self.skipped,
+        )
+
+    def keep(self, rows: npt.NDArray[np.bool_]) -> LabelTable:
+        """Return a table with the boxes where rows (m,) is True; every image stays."""
+        kept = np.flatnonzero(rows)
+        before = np.concatenate(([0], np.cumsum(rows)))
+        point_offsets, points = self.point_offsets, self.points
+        if self.has_polygons:
+            picked, point_offsets = _ranges(self.point_offsets, kept)
+            points = self.points[picked]
+        return replace(
+            self,
+            box_offsets=before[self.box_offsets],
+            cls=self.cls[kept],
+            xywhn=self.xywhn[kept],
+            point_offsets=point_offsets,
+            points=points,
+            keypoints=self.keypoints[kept] if len(self.keypoints) else self.keypoints,
         )
 
 

@@ -104,6 +104,23 @@ def test_take_of_images(indices, polygons, keypoints):
         assert getattr(taken, name).dtype == getattr(table, name).dtype, name
 
 
+@pytest.mark.parametrize("keypoints", [False, True])
+@pytest.mark.parametrize("polygons", [False, True])
+@pytest.mark.parametrize("every", [1, 2, 3, 10_000])
+def test_keep_some_boxes(every, polygons, keypoints):
+    table = make_table(20, 3, polygons, keypoints)
+    rows = np.arange(len(table.cls)) % every == 0
+    kept = table.keep(rows)
+    assert (len(kept), kept.box_offsets[-1]) == (20, rows.sum())
+    for i in range(20):
+        mine = rows[table.box_offsets[i] : table.box_offsets[i + 1]]
+        for before, after in zip(image(table, i), image(kept, i), strict=True):
+            per_box = isinstance(before, list) and len(before) == len(mine) and before != table.hw[i].tolist()
+            assert after == ([b for b, k in zip(before, mine, strict=True) if k] if per_box else before)
+    for name in ("box_offsets", "cls", "xywhn", "point_offsets", "points", "keypoints"):
+        assert getattr(kept, name).dtype == getattr(table, name).dtype, name
+
+
 def test_boxes_and_segments_of_an_image():
     table = make_table(30)
     for i in range(30):

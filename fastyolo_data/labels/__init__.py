@@ -12,6 +12,7 @@
 | cache.py | columns ↔ cache file |
 | scan.py | all of it together: load_labels |
 | report.py | what the user is told |
+| weights.py | image weights made from labels |
 """
 
 from fastyolo_data.labels.cache import cache_folders
@@ -20,8 +21,9 @@ from fastyolo_data.labels.find import IMG_SUFFIXES, find_images, label_path
 from fastyolo_data.labels.parse import parse_label
 from fastyolo_data.labels.rows import LabelRules
 from fastyolo_data.labels.scan import load_labels
+from fastyolo_data.labels.weights import class_balanced_weights
 
 __all__ = [
-    "IMG_SUFFIXES", "LabelRules", "cache_folders", "find_images", "label_path", "load_labels", "parse_label",
-    "resolve_data",
+    "IMG_SUFFIXES", "LabelRules", "cache_folders", "class_balanced_weights", "find_images", "label_path", "load_labels",
+    "parse_label", "resolve_data",
 ]  # fmt: skip
