@@ -22,7 +22,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["fastyolo_data", "fastyolo_data.*"]),
-    package_data={"fastyolo_data": ["py.typed"]},
+    package_data={"fastyolo_data": ["py.typed", "integrations/*.json", "integrations/site/*.py"]},
     install_requires=[
         "torch>=2.0",
         "numpy>=1.23",
