@@ -11,6 +11,8 @@ import cv2
 import numpy as np
 import pytest
 
+from tests.stock_env import StockEnv, make_stock_env
+
 # Ultralytics must neither install packages, nor ask the network, nor write into the home folder.
 os.environ.setdefault("YOLO_AUTOINSTALL", "False")
 os.environ.setdefault("YOLO_OFFLINE", "True")
@@ -98,3 +100,9 @@ def data_yaml(request: pytest.FixtureRequest) -> Path:
     if request.param in ("boxes", "polygons"):
         return request.getfixturevalue(f"generated_{request.param}")
     return request.getfixturevalue("shared_copy")(request.param)
+
+
+@pytest.fixture(scope="session")
+def stock_env() -> StockEnv:
+    """An environment with the training code of YOLOv5 and YOLOv9."""
+    return make_stock_env()
