@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fastyolo_data.dataset import LoadImagesAndLabels
+    from fastyolo_data.dropin import LoadImagesAndLabels
     from fastyolo_data.errors import ConfigError, FastYoloError, ImageDecodeError, LabelError, StoreError
     from fastyolo_data.hyp import Hyp
     from fastyolo_data.loader import FastLoader, build_dataset, build_loader
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dataset": ("LoadImagesAndLabels",),
+    "dropin": ("LoadImagesAndLabels",),
     "errors": ("ConfigError", "FastYoloError", "ImageDecodeError", "LabelError", "StoreError"),
     "hyp": ("Hyp",),
     "loader": ("FastLoader", "build_dataset", "build_loader"),

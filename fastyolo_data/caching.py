@@ -163,7 +163,7 @@ class Tiles:
 
     def _open(self, cache: str) -> TileStore:
         c = self._config
-        prefix, threads = f"{c.split}: ", c.workers or 1
+        prefix, threads = c.prefix, c.workers or 1
         if cache == "auto":
             cache = self._choose(prefix)
         if cache == "ram":

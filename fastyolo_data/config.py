@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastyolo_data.errors import ConfigError
-from fastyolo_data.hyp import Hyp, get_dialect
+from fastyolo_data.hyp import Dialect, Hyp, get_dialect
 from fastyolo_data.machine import cpu_count
 
 __all__ = ["CACHES", "LoaderConfig", "check_weights"]
@@ -27,7 +27,16 @@ _MAX_IMGSZ = 8192  # float32 coordinates of the warp kernels keep their 1/256 pi
 
 @dataclass(frozen=True)
 class LoaderConfig:
-    """Checked options; see build_loader for their meaning. Every None that stands for a default is resolved."""
+    """Checked options; see build_loader for their meaning. Every None that stands for a default is resolved.
+
+    The last ones are not options of build_loader; only drop-ins for training code set them.
+
+    Attributes:
+        prefix: put before every message.
+        quad: collect four samples into one, see assemble/quad.py.
+        min_items: leave out images with fewer labels.
+        rounding: of resized sides, where the training code at hand differs from its dialect; see Dialect.
+    """
 
     split: str
     imgsz: int
@@ -56,6 +65,16 @@ class LoaderConfig:
     prefetch: int
     rescan: bool
     verbose: bool
+    prefix: str
+    quad: bool = False
+    min_items: int = 0
+    rounding: str | None = None
+
+    @property
+    def rules(self) -> Dialect:
+        """The dialect's rules."""
+        dialect = get_dialect(self.dialect)
+        return dialect if self.rounding is None else replace(dialect, rounding=self.rounding)
 
     @classmethod
     def check(
@@ -134,6 +153,7 @@ class LoaderConfig:
             prefetch=2 if prefetch is None else _whole("prefetch", prefetch, 1),
             rescan=_flag("rescan", rescan),
             verbose=_flag("verbose", verbose),
+            prefix=f"{split}: ",
         )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,65 @@ from fastyolo_data.augment import Renderer, SampleContext, TilePool
 from fastyolo_data.caching import Tiles
 from fastyolo_data.config import LoaderConfig, check_weights
 from fastyolo_data.datatypes import DataSpec, F32Array, LabelTable, U8Image
+from fastyolo_data.decode import probe_with_remark
 from fastyolo_data.errors import ConfigError
-from fastyolo_data.hyp import Hyp, get_dialect
-from fastyolo_data.labels import label_path
+from fastyolo_data.hyp import Hyp
+from fastyolo_data.kernels import jpeg
+from fastyolo_data.labels import label_path, load_labels, resolve_data
 from fastyolo_data.plan import EpochOrder, SamplePlanner, batch_shapes, plan_order, rect_order, share_size, tile_shape
 from fastyolo_data.store import TileStore
 
-__all__ = ["LoadImagesAndLabels"]
+__all__ = ["DataInput", "LabelledImages", "read_split"]
+
+DataInput = str | Path | Mapping[str, Any] | Sequence[str | Path]
 
 # Tiles that mosaic partners come from under mosaic_pool="recent": as many as in a stock Ultralytics worker's buffer.
 POOL_BATCHES = 8
 POOL_MAX = 1000
 
 
-class LoadImagesAndLabels:
-    """Images and labels of one split, augmented on access. Made by build_dataset.
+def read_split(data: DataInput, config: LoaderConfig) -> tuple[LabelTable, DataSpec]:
+    """Find the images of a split and read their labels, from the label cache where nothing changed.
+
+    Raises:
+        ConfigError: `data` or a file that it names is unusable, or there is nothing to load.
+    """
+    if config.verbose:
+        _show_messages()
+    spec = resolve_data(data, config.split)
+    api = jpeg.load()
+    table = load_labels(
+        spec,
+        probe=lambda path: probe_with_remark(path, api),
+        task=config.task,
+        single_cls=config.single_cls,
+        classes=config.classes,
+        fraction=config.fraction,
+        cache_dir=config.cache_dir,
+        rescan=config.rescan,
+        verbose=config.verbose,
+        augment=config.augment,
+        prefix=config.prefix,
+    )
+    if config.min_items:
+        table = table.take(np.flatnonzero(np.diff(table.box_offsets) >= config.min_items))
+        if not len(table):
+            raise ConfigError(f"{config.prefix}no image has min_items={config.min_items} labels or more; lower it")
+    return table, spec
+
+
+def _show_messages() -> None:
+    """Let this library's messages reach the terminal, unless the program has arranged its logging itself."""
+    logger = logging.getLogger("fastyolo_data")
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+
+
+class LabelledImages:
+    """Images and labels of one split, augmented on access.
 
     Labels and sizes are read-only; `indices`, `mosaic` and `image_weights` may be assigned and take effect from the
     next epoch on.
@@ -38,28 +84,26 @@ class LoadImagesAndLabels:
         im_files: path of every image.
         names: class names.
         skipped: path -> reason, for files that were left out.
-        hyp: augmentation hyper-parameters in force.
         batch_shapes: (batches, 2) height and width of rect batches, else None.
-        batch: (n,) batch number of each image under rect, else None.
+        batch: (n,) batch number of each image, in file order.
     """
 
     def __init__(self, table: LabelTable, spec: DataSpec, config: LoaderConfig) -> None:
         self.config = config
-        self.dialect = get_dialect(config.dialect)
+        self.dialect = config.rules
         if config.rect:
             table = table.take(rect_order(table.hw))
         self.table = table
         self.names = spec.names
         self.skipped = table.skipped
-        self.hyp = config.hyp
         self.imgsz = self.img_size = config.imgsz
         self.stride = config.stride
         self.augment = config.augment
         self.rect = config.rect
-        self.batch_shapes = self.batch = None
+        self.batch_shapes = None
         if config.rect:
             self.batch_shapes = batch_shapes(table.hw, config.batch, config.imgsz, config.stride, config.pad)
-            self.batch = np.arange(len(table)) // config.batch
+        self.batch = np.arange(len(table)) // config.batch
         self.tile_hw = tile_shape(table.hw, config.imgsz, self.dialect)
         self.tiles = Tiles(table, self.tile_hw, spec, config, self.dialect)
         self._refuse_unbuilt()
@@ -97,6 +141,11 @@ class LoadImagesAndLabels:
     def n(self) -> int:
         """Number of images."""
         return len(self.table)
+
+    @property
+    def hyp(self) -> Hyp:
+        """Augmentation hyper-parameters in force."""
+        return self.config.hyp
 
     @property
     def im_files(self) -> list[str]:
@@ -164,7 +213,7 @@ class LoadImagesAndLabels:
 
     def set_hyp(self, hyp: Hyp) -> None:
         """Change the augmentation from the next epoch on."""
-        self.hyp = hyp
+        self.config = replace(self.config, hyp=hyp)
         self._version += 1
 
     @property
@@ -234,7 +283,7 @@ class LoadImagesAndLabels:
         return SamplePlanner(
             tile_hw=self.tile_hw,
             imgsz=c.imgsz,
-            hyp=self.hyp,
+            hyp=c.hyp,
             dialect=self.dialect,
             seed=c.seed,
             augment=c.augment,
@@ -301,6 +350,5 @@ class LoadImagesAndLabels:
     def _plan_single(self, i: int) -> Any:
         repeat = self._asked.get(i, 0)
         self._asked[i] = repeat + 1
-        batch_id = 0 if self.batch is None else self.batch[i]
-        order = EpochOrder(np.arange(len(self)), np.array([i]), np.array([repeat]), np.array([batch_id]))
+        order = EpochOrder(np.arange(len(self)), np.array([i]), np.array([repeat]), self.batch[i : i + 1])
         return replace(self.planner(), recent=0).plan(order, 0, 0, 1)

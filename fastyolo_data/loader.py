@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,17 +15,14 @@ import torch
 from fastyolo_data.assemble import BatchJob, BatchMemory, DeviceBatch, Engine, Uploader, compile_kernels
 from fastyolo_data.augment import Renderer, SampleContext
 from fastyolo_data.config import LoaderConfig
-from fastyolo_data.dataset import LoadImagesAndLabels
-from fastyolo_data.decode import probe_with_remark
+from fastyolo_data.dataset import DataInput, LabelledImages, read_split
+from fastyolo_data.dropin import LoadImagesAndLabels
 from fastyolo_data.errors import ConfigError, FastYoloError
 from fastyolo_data.hyp import Hyp
 from fastyolo_data.kernels import jpeg
-from fastyolo_data.labels import load_labels, resolve_data
-from fastyolo_data.plan import EpochOrder
+from fastyolo_data.plan import EpochOrder, plan_quads
 
 __all__ = ["FastLoader", "build_dataset", "build_loader"]
-
-DataInput = str | Path | Mapping[str, Any] | Sequence[str | Path]
 
 
 def build_loader(
@@ -131,34 +127,7 @@ _DEFAULTS = {k: v for k, v in (build_loader.__kwdefaults__ or {}).items() if k !
 
 def _make_dataset(data: DataInput, options: dict[str, Any]) -> LoadImagesAndLabels:
     config = LoaderConfig.check(**options)
-    if config.verbose:
-        _show_messages()
-    spec = resolve_data(data, config.split)
-    api = jpeg.load()
-    table = load_labels(
-        spec,
-        probe=lambda path: probe_with_remark(path, api),
-        task=config.task,
-        single_cls=config.single_cls,
-        classes=config.classes,
-        fraction=config.fraction,
-        cache_dir=config.cache_dir,
-        rescan=config.rescan,
-        verbose=config.verbose,
-        augment=config.augment,
-        prefix=f"{config.split}: ",
-    )
-    return LoadImagesAndLabels(table, spec, config)
-
-
-def _show_messages() -> None:
-    """Let this library's messages reach the terminal, unless the program has arranged its logging itself."""
-    logger = logging.getLogger("fastyolo_data")
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+    return LoadImagesAndLabels.of(*read_split(data, config), config)
 
 
 def _device(device: str | torch.device | None) -> torch.device | None:
@@ -184,7 +153,7 @@ class _Stream:
     """
 
     def __init__(
-        self, dataset: LoadImagesAndLabels, context: SampleContext, memory: BatchMemory, uploader: Uploader | None,
+        self, dataset: LabelledImages, context: SampleContext, memory: BatchMemory, uploader: Uploader | None,
         epoch: int, batch: int, endless: bool,
     ) -> None:  # fmt: skip
         self.token = dataset.plan_token
@@ -211,10 +180,12 @@ class _Stream:
             return None
         epoch, number = self.epoch + position // self.batches, position % self.batches
         order = self._epoch_order(epoch)
-        size = self._dataset.config.batch
+        config = self._dataset.config
+        size = config.batch
         start, stop = number * size, min((number + 1) * size, len(order.mine))
         plan = self._planner.plan(order, epoch, start, stop)
-        return BatchJob(plan, self._context, self._memory, self._uploader)
+        quads = plan_quads(order, config.seed, epoch, start, stop) if config.quad else None
+        return BatchJob(plan, self._context, self._memory, self._uploader, quads)
 
 
 def count_batches(samples: int, config: LoaderConfig) -> int:
@@ -225,7 +196,7 @@ def count_batches(samples: int, config: LoaderConfig) -> int:
 class _Sampler:
     """The order of this rank's samples, as DistributedSampler offers it to training code."""
 
-    def __init__(self, dataset: LoadImagesAndLabels) -> None:
+    def __init__(self, dataset: LabelledImages) -> None:
         self._dataset = dataset
         self.epoch: int | None = None
 
@@ -253,7 +224,7 @@ class FastLoader:
         device: CUDA device that batches are copied to; None or cpu: none.
     """
 
-    def __init__(self, dataset: LoadImagesAndLabels, *, device: torch.device | None = None) -> None:
+    def __init__(self, dataset: LabelledImages, *, device: torch.device | None = None) -> None:
         compile_kernels(jpeg.try_out)
         config = dataset.config
         self.dataset = dataset

@@ -15,13 +15,14 @@ PACKAGE = Path(__file__).parents[1] / "fastyolo_data"
 FILES = sorted(PACKAGE.rglob("*.py"))
 TREES = {p: ast.parse(p.read_text(encoding="utf-8")) for p in FILES}
 
-BASE = {"datatypes", "errors", "hyp", "machine", "sealed"}
+BASE = {"datatypes", "errors", "hyp", "lock", "machine", "sealed"}
 ROOMS = {"labels", "store", "decode", "kernels"}
 MAY_IMPORT = {
     "datatypes": set(),
     "errors": set(),
     "machine": set(),
     "sealed": set(),
+    "lock": {"errors"},
     "hyp": {"errors"},
     "config": BASE,
     **dict.fromkeys(ROOMS | {"plan"}, BASE),
@@ -31,13 +32,14 @@ MAY_IMPORT = {
     # Where rooms meet: these hand each room the callables of the others.
     "caching": BASE | ROOMS | {"config"},
     "dataset": BASE | ROOMS | {"plan", "augment", "assemble", "config", "caching"},
-    "loader": BASE | ROOMS | {"plan", "augment", "assemble", "config", "caching", "dataset"},
+    "dropin": BASE | {"plan", "assemble", "config", "dataset"},
+    "loader": BASE | ROOMS | {"plan", "augment", "assemble", "config", "caching", "dataset", "dropin"},
 }
 ANYTHING = {"__init__", "__main__", "cli", "integrations"}  # the surface; nothing above it imports these
 LIBRARIES = {
     "numba": {"kernels"},
     "llvmlite": {"kernels"},
-    "torch": {"assemble", "dataset", "loader", "config", "cli", "integrations"},
+    "torch": {"assemble", "dataset", "dropin", "loader", "config", "cli", "integrations"},
     "ultralytics": {"integrations", "cli"},
     "matplotlib": {"cli"},
 }

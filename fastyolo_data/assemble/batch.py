@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from fastyolo_data.assemble.buffers import BatchMemory
+from fastyolo_data.assemble.quad import join_quads
 from fastyolo_data.augment import Renderer, SampleContext, make_labels
 from fastyolo_data.errors import FastYoloError
 from fastyolo_data.plan import AugmentPlan, LetterboxPlan
@@ -16,6 +18,7 @@ from fastyolo_data.plan import AugmentPlan, LetterboxPlan
 __all__ = ["BatchJob", "DeviceBatch", "Uploader"]
 
 Plan = AugmentPlan | LetterboxPlan
+Quads = npt.NDArray[np.bool_] | None
 Batch = dict[str, Any] | tuple[torch.Tensor, torch.Tensor, tuple[str, ...], tuple[Any, ...]]
 
 
@@ -64,14 +67,18 @@ class BatchJob:
         context: labels, tiles and rules.
         memory: where the pixels go.
         uploader: copies the finished batch to a device; None leaves it on the host.
+        quads: from plan_quads: samples are joined four by four; None: not.
     """
 
-    def __init__(self, plan: Plan, context: SampleContext, memory: BatchMemory, uploader: Uploader | None) -> None:
+    def __init__(
+        self, plan: Plan, context: SampleContext, memory: BatchMemory, uploader: Uploader | None, quads: Quads = None
+    ) -> None:
         self.rows = len(plan)
         self._plan = plan
         self._context = context
         self._memory = memory
         self._uploader = uploader
+        self._quads = quads
         # A consumer inside torch.inference_mode() must get ordinary tensors; without workers this is its thread.
         with torch.inference_mode(False):
             self._pixels, self._images = memory.take((self.rows, 3, *plan.out_hw))
@@ -94,6 +101,8 @@ class BatchJob:
         """Collect the labels and hand the batch over in the dialect's form."""
         with torch.inference_mode(False):
             batch = self._as_dict() if self._context.dialect.batch_dict else self._as_tuple()
+            if self._quads is not None:
+                batch = join_quads(batch, self._quads)
             return batch if self._uploader is None else self._uploader.upload(batch)
 
     def _as_dict(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@
 | parse_many.py | many label texts → columns, fast |
 | columns.py | labels of many files as flat arrays |
 | cache.py | columns ↔ cache file |
+| read_files.py | image sizes and labels of many files, in threads |
 | scan.py | all of it together: load_labels |
 | report.py | what the user is told |
 | weights.py | image weights made from labels |

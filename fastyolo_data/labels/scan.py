@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from fastyolo_data.datatypes import TASKS, DataSpec, LabelTable, PackedStrings
-from fastyolo_data.errors import ConfigError, ImageDecodeError
+from fastyolo_data.errors import ConfigError
 from fastyolo_data.labels.cache import ScanRecords, cache_folders, cache_name, read_cache, write_cache
 from fastyolo_data.labels.columns import Columns, offsets_of
-from fastyolo_data.labels.filestat import UNKNOWN, FileStats, stat_files
-from fastyolo_data.labels.find import find_images, label_path, label_paths
-from fastyolo_data.labels.parse_many import parse_labels
+from fastyolo_data.labels.filestat import FileStats
+from fastyolo_data.labels.find import find_images
+from fastyolo_data.labels.read_files import Files, Probe, Read, Run, read_files
 from fastyolo_data.labels.report import check_any_label, nothing_left, report
 from fastyolo_data.labels.rows import LabelRules
+from fastyolo_data.lock import BuildLock
 
 __all__ = ["load_labels"]
 
 _LOG = logging.getLogger("fastyolo_data")
-_CHUNK = 128  # files per task of a thread: large enough for array speed, small enough for a lively progress bar
-_TRIAL = 8  # files that tell a slow disk from a fast one; also the files per task on a slow one
-_SLOW_FILE = 300e-6  # seconds per image and label; 40e-6 on a local disk whose files are in memory
-_MIN_SIDE = 10  # pixels; the stock code drops smaller images
-_IO_THREADS = 32
 _TICK_NS = 20_000_000  # kernels stamp files with a clock of up to 10 ms
 _COARSE_TICK_NS = 2_000_000_000  # FAT and old network file systems
-
-Probe = Callable[[str], tuple[int, int] | tuple[int, int, str]]
 
 
 def load_labels(
@@ -72,9 +66,9 @@ def load_labels(
         ConfigError: bad arguments, no usable image, or (augment) no label file.
     """
     rules = _rules(spec, task, single_cls, classes, threads)
-    run = _Run(rules, probe, threads, verbose, prefix, time.time_ns())
+    run = Run(rules, probe, threads, verbose, prefix, time.time_ns())
     found = find_images(spec.sources, spec.root, fraction)
-    scan = _scan_or_reuse(_Files.look_at(found.im_files), spec, run, cache_dir, rescan, fraction)
+    scan = _scan_or_reuse(Files.look_at(found.im_files), spec, run, cache_dir, rescan, fraction)
     skipped = {**found.skipped, **scan.skipped}
     if not len(scan.records):
         raise ConfigError(nothing_left(spec, prefix, skipped))
@@ -82,32 +76,6 @@ def load_labels(
     check_any_label(scan.records, augment, prefix)
     columns = _chosen_labels(scan.records.columns, task, single_cls, classes, prefix)
     return _table(scan.records, columns, found.im_files, skipped)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """The settings of one call of load_labels, and when it began (ns)."""
-
-    rules: LabelRules
-    probe: Probe
-    threads: int | None
-    verbose: bool
-    prefix: str
-    started: int
-
-
-@dataclass
-class _Files:
-    """The distinct images of a split, and the stats of them and of their label files."""
-
-    im_files: list[str]
-    images: FileStats
-    labels: FileStats
-
-    @classmethod
-    def look_at(cls, im_files: Sequence[str]) -> _Files:
-        distinct = list(dict.fromkeys(im_files))
-        return cls(distinct, stat_files(distinct), stat_files(distinct, label_paths))
 
 
 @dataclass
@@ -118,7 +86,7 @@ class _Scan:
     skipped: dict[str, str]
     read: int
 
-    def how(self, run: _Run) -> str:
+    def how(self, run: Run) -> str:
         """Say where the labels came from and how long it took."""
         seconds = (time.time_ns() - run.started) / 1e9
         cached = len(self.records) + len(self.skipped) - self.read
@@ -147,18 +115,39 @@ def _rules(
 
 
 def _scan_or_reuse(
-    files: _Files, spec: DataSpec, run: _Run, cache_dir: Path | None, rescan: bool, fraction: float
+    files: Files, spec: DataSpec, run: Run, cache_dir: Path | None, rescan: bool, fraction: float
 ) -> _Scan:
-    """Take unchanged files from the cache, read the others, and bring the cache up to date."""
+    """Take unchanged files from the cache, read the others, and bring the cache up to date.
+
+    Of several processes that start together, such as the ranks of one training, one reads the files; the others wait
+    for its cache.
+    """
     folders, name = cache_folders(spec, cache_dir), cache_name(spec, run.rules, fraction)
-    old = None if rescan else read_cache(folders, name)
+    scan = None if rescan else _reuse(files, read_cache(folders, name))
+    if scan is not None:
+        return scan
+    with _one_reader(folders, name, run.prefix) as waited:
+        old = None if rescan and not waited else read_cache(folders, name)
+        scan = _reuse(files, old) if waited else None
+        return _read_changed(files, old, folders, name, run) if scan is None else scan
+
+
+def _reuse(files: Files, old: ScanRecords | None) -> _Scan | None:
+    """Return everything from the cache, or None if a file has to be read."""
+    if old is None:
+        return None
+    old_at = _unchanged(old, files)
+    if (old_at < 0).any():
+        return None
+    same = np.array_equal(old_at, np.arange(len(old)))
+    return _Scan(old if same else _merge(files, old, old_at, None, np.zeros(0, np.int64)), {}, 0)
+
+
+def _read_changed(files: Files, old: ScanRecords | None, folders: list[Path], name: str, run: Run) -> _Scan:
     n = len(files.im_files)
     old_at = np.full(n, -1, np.int64) if old is None else _unchanged(old, files)
     todo = np.flatnonzero(old_at < 0)
-    if old is not None and not len(todo):
-        records = old if np.array_equal(old_at, np.arange(len(old))) else _merge(files, old, old_at, None, todo)
-        return _Scan(records, {}, 0)
-    fresh = _read_files(files, todo, run)
+    fresh = read_files(files, todo, run)
     records = _merge(files, old, old_at, fresh, todo)
     skipped = {files.im_files[todo[i]]: reason for i, reason in sorted(fresh.errors.items())}
     if len(todo) > len(fresh.errors) or (old is not None and len(records) < len(old)):
@@ -166,7 +155,32 @@ def _scan_or_reuse(
     return _Scan(records, skipped, len(todo))
 
 
-def _unchanged(old: ScanRecords, files: _Files) -> npt.NDArray[np.int64]:
+@contextlib.contextmanager
+def _one_reader(folders: list[Path], name: str, prefix: str) -> Iterator[bool]:
+    """Hold the lock of a label cache; yield whether another process had it before.
+
+    Where no cache can be written or the file system has no locks, every process reads for itself.
+    """
+    with contextlib.ExitStack() as stack:
+        waited = False
+        for folder in folders:
+            path = (folder / name).with_suffix(".lock")
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                waited = stack.enter_context(BuildLock(path).held(f"{prefix}waiting for the label scan of"))
+            except OSError:
+                continue
+            stack.callback(_remove, path)
+            break
+        yield waited
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):  # Windows keeps files that are open
+        path.unlink()
+
+
+def _unchanged(old: ScanRecords, files: Files) -> npt.NDArray[np.int64]:
     """Return for each image its position in the cache, or -1 when it is new or its image or label changed."""
     paths = PackedStrings.pack(files.im_files)
     if np.array_equal(paths.offsets, old.paths.offsets) and np.array_equal(paths.blob, old.paths.blob):
@@ -182,7 +196,7 @@ def _unchanged(old: ScanRecords, files: _Files) -> npt.NDArray[np.int64]:
 
 
 def _merge(
-    files: _Files, old: ScanRecords | None, old_at: npt.NDArray[np.int64], fresh: _Read | None, todo: npt.NDArray
+    files: Files, old: ScanRecords | None, old_at: npt.NDArray[np.int64], fresh: Read | None, todo: npt.NDArray
 ) -> ScanRecords:
     """Return the records of all usable images, in the order of files."""
     n = len(files.im_files)
@@ -231,113 +245,6 @@ def _with_doubts(records: ScanRecords, started: int) -> ScanRecords:
     mtime_ns = np.where(doubt, -1, records.images.mtime_ns)
     images = FileStats(records.images.size, mtime_ns, records.images.ctime_ns)
     return ScanRecords(records.paths, records.hw, images, records.labels, records.columns, records.notes)
-
-
-# ------------------------------------------------------------------------------------------------------- reading files
-
-
-@dataclass
-class _Read:
-    """What reading some files gave; positions count within those files."""
-
-    hw: npt.NDArray[np.int32]
-    columns: Columns
-    errors: dict[int, str] = field(default_factory=dict)
-    notes: dict[int, str] = field(default_factory=dict)
-
-
-def _read_files(files: _Files, todo: npt.NDArray[np.int64], run: _Run) -> _Read:
-    """Probe the images and parse the labels at positions todo, in threads, with a progress bar."""
-    from tqdm import tqdm
-
-    parts: list[_Read] = []
-    images = backgrounds = skipped = 0
-    where = os.path.dirname(label_path(files.im_files[todo[0]]))
-    with tqdm(total=len(todo), desc=f"{run.prefix}Scanning {where}", unit="img", disable=not run.verbose) as bar:
-        for part in _parts(lambda lo, hi: _read_chunk(files, todo[lo:hi], run), len(todo), run.threads):
-            parts.append(part)
-            good = len(part.hw) - len(part.errors)
-            images += good
-            skipped += len(part.errors)
-            backgrounds += int((part.columns.counts == 0).sum()) - len(part.errors)
-            bar.set_postfix_str(f"{images} images, {backgrounds} backgrounds, {skipped} skipped", refresh=False)
-            bar.update(len(part.hw))
-    result = _Read(np.concatenate([p.hw for p in parts]), Columns.concat([p.columns for p in parts]))
-    starts = offsets_of(np.array([len(p.hw) for p in parts])).tolist()
-    for lo, part in zip(starts, parts, strict=False):
-        result.errors |= {lo + i: e for i, e in part.errors.items()}
-        result.notes |= {lo + i: e for i, e in part.notes.items()}
-    return result
-
-
-def _parts(work: Callable[[int, int], _Read], n: int, threads: int | None) -> Iterator[_Read]:
-    """Yield work(lo, hi) over 0..n in order, from as many threads as the disk deserves.
-
-    A few files are read first to see whether most of the time passes waiting.
-    """
-    first = min(_TRIAL, n)
-    wall, cpu = time.perf_counter(), time.thread_time()
-    yield work(0, first)
-    wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
-    slow = wall > 3 * cpu and wall > _SLOW_FILE * first
-    chunk = min(_CHUNK, _TRIAL) if slow else _CHUNK
-    if threads is None:
-        threads = _IO_THREADS if slow else min(2, os.cpu_count() or 1)
-    else:
-        chunk = min(chunk, max(_TRIAL, (n - first) // (4 * threads)))
-    bounds = [(lo, min(lo + chunk, n)) for lo in range(first, n, chunk)]
-    if threads == 1 or len(bounds) < 2:
-        for lo, hi in bounds:
-            yield work(lo, hi)
-        return
-    pool = ThreadPoolExecutor(min(threads, len(bounds)), thread_name_prefix="fastyolo-scan")
-    try:
-        yield from pool.map(lambda b: work(*b), bounds)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _read_chunk(files: _Files, positions: npt.NDArray[np.int64], run: _Run) -> _Read:
-    """Probe and parse a few files. Whatever is wrong with one of them ends up in errors."""
-    hw = np.zeros((len(positions), 2), np.int32)
-    errors: dict[int, str] = {}
-    notes: dict[int, str] = {}
-    names = label_paths([files.im_files[at] for at in positions.tolist()])
-    texts = []
-    sizes = files.labels.size[positions].tolist()
-    for i, (at, size) in enumerate(zip(positions.tolist(), sizes, strict=True)):
-        text = b""
-        try:
-            h, w, *remark = run.probe(files.im_files[at])
-            if h < _MIN_SIDE or w < _MIN_SIDE:
-                raise ImageDecodeError(f"the image has {w}x{h} pixels, expected at least {_MIN_SIDE} on each side")
-            hw[i] = h, w
-            if remark and remark[0]:
-                notes[i] = remark[0]
-            if size > 0 or size == UNKNOWN:  # opening it says what is wrong; it must not pass for a background
-                text = _read_text(names[i], size)
-        except ImageDecodeError as e:
-            errors[i] = str(e)
-        except Exception as e:  # a probe may raise anything; one file must not end the scan of all
-            errors[i] = f"{type(e).__name__}: {e}"
-        texts.append(text)
-    parsed = parse_labels(texts, names, run.rules)
-    for i, note in parsed.notes.items():
-        notes[i] = f"{notes[i]}; {note}" if i in notes else note
-    return _Read(hw, parsed.columns, errors | parsed.errors, notes)
-
-
-def _read_text(path: str, size: int) -> bytes:
-    """Return the whole file; usually one read of the expected size."""
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
-    try:
-        data = os.read(fd, size + 1)
-        if len(data) != size:  # it changed since the stat, or the read was short
-            while more := os.read(fd, 1 << 20):
-                data += more
-    finally:
-        os.close(fd)
-    return data
 
 
 # --------------------------------------------------------------------------------------------------------- the result

@@ -2,6 +2,7 @@
 
 from fastyolo_data.plan.geometry import tile_shape
 from fastyolo_data.plan.order import EpochOrder, batch_shapes, plan_order, rect_order, share_size
+from fastyolo_data.plan.quad import plan_quads
 from fastyolo_data.plan.sample import AugmentPlan, LetterboxPlan, SamplePlanner
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "SamplePlanner",
     "batch_shapes",
     "plan_order",
+    "plan_quads",
     "rect_order",
     "share_size",
     "tile_shape",

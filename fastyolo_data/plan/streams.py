@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MORE", "ORDER", "SAMPLE", "Streams"]
+__all__ = ["MORE", "ORDER", "QUAD", "SAMPLE", "Streams"]
 
 _MASK = (1 << 64) - 1
-SAMPLE, ORDER, MORE = 0, 1, 2  # purposes; part of the counter, so their numbers never meet
+SAMPLE, ORDER, MORE, QUAD = 0, 1, 2, 3  # purposes; part of the counter, so their numbers never meet
 
 
 class Streams:

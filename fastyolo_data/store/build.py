@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastyolo_data.errors import StoreError
+from fastyolo_data.lock import BuildLock
 from fastyolo_data.store.base import TileStore, size_text
 from fastyolo_data.store.disk import DiskStore
 from fastyolo_data.store.index import Records, StoreIndex, packed, read_index, write_index
-from fastyolo_data.store.lock import BuildLock
 from fastyolo_data.store.memmap import MemmapBackend
 from fastyolo_data.store.ram import tile_bytes
 from fastyolo_data.store.stored import Container, StoredStore

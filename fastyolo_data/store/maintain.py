@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from fastyolo_data.errors import StoreError
+from fastyolo_data.lock import BuildLock
 from fastyolo_data.store.build import get_backend
 from fastyolo_data.store.fill import run_parallel
 from fastyolo_data.store.index import StoreIndex, read_index, write_index
-from fastyolo_data.store.lock import BuildLock
 
 __all__ = ["StoredCache", "list_stored", "remove_stored", "stale_images", "verify_stored"]
 

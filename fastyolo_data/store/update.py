@@ -18,10 +18,10 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from fastyolo_data.errors import ImageDecodeError, StoreError
+from fastyolo_data.lock import BuildLock
 from fastyolo_data.store.disk import DiskStore
 from fastyolo_data.store.fill import run_parallel
 from fastyolo_data.store.index import Header, Records, StoreIndex, write_index
-from fastyolo_data.store.lock import BuildLock
 from fastyolo_data.store.ram import report_broken
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from fastyolo_data import build_loader
 from fastyolo_data.cli.main import main
-from fastyolo_data.store.lock import BuildLock
+from fastyolo_data.lock import BuildLock
 from tests.store.support import write_pictures
 
 

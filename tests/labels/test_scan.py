@@ -15,8 +15,7 @@ import pytest
 import fastyolo_data.labels as labels_room
 from fastyolo_data.datatypes import DataSpec, LabelTable
 from fastyolo_data.errors import ConfigError, ImageDecodeError
-from fastyolo_data.labels import load_labels, resolve_data
-from fastyolo_data.labels import scan as scan_module
+from fastyolo_data.labels import load_labels, read_files, resolve_data
 from tests.labels.support import assert_same, names_of
 
 ROW = "0 0.5 0.5 0.25 0.25\n"
@@ -229,7 +228,7 @@ def test_a_slow_disk_gets_many_threads(make: Any, load: Any) -> None:
 
 
 def test_an_interrupt_stops_soon(make: Any, load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_module, "_CHUNK", 1)
+    monkeypatch.setattr(read_files, "_CHUNK", 1)
     for i in range(100):
         make(f"{i:03}", ROW)
     calls: list[str] = []
@@ -262,3 +261,25 @@ def test_exports() -> None:
     assert sorted(labels_room.__all__) == labels_room.__all__
     for name in labels_room.__all__:
         assert hasattr(labels_room, name)
+
+
+def test_of_two_that_start_together_one_reads_and_the_other_waits(make: Any, load: Any, tmp_path: Path) -> None:
+    for i in range(12):
+        make(f"{i:03}", ROW)
+    time.sleep(AGE)  # a file written just now would be read again
+    calls: list[str] = []
+
+    def probe(path: str) -> tuple[int, int]:
+        calls.append(path)
+        time.sleep(0.02)
+        return (20, 20)
+
+    tables: list[LabelTable] = []
+    threads = [threading.Thread(target=lambda: tables.append(load(probe=probe))) for _ in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert len(calls) == 12
+    assert_same(*tables)
+    assert [p.suffix for p in (tmp_path / "ds/.fastyolo").iterdir()] == [".fastyolo"]  # the lock is gone again

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from fastyolo_data.errors import StoreError
+from fastyolo_data.lock import BuildLock
 from fastyolo_data.store import StoredStore, index, memmap, open_stored, update
-from fastyolo_data.store.lock import BuildLock
 from tests.store.support import STORED, FakeSet
 
 TILES = ("memmap", "lmdb")
@@ -230,7 +230,7 @@ def test_four_builders_at_once(tmp_path: Path) -> None:
 
 
 def test_lock_of_a_hanging_process(tmp_path: Path, monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("fastyolo_data.store.lock._GIVE_UP", 0.3)
+    monkeypatch.setattr("fastyolo_data.lock._GIVE_UP", 0.3)
     fake = FakeSet(tmp_path, 5)
     fake.cache.mkdir()
     lock = BuildLock(fake.cache / f"{fake.recipe('memmap').stem}.lock")

@@ -13,15 +13,13 @@ from ultralytics.data.augment import Albumentations
 from ultralytics.data.dataset import YOLODataset
 
 from fastyolo_data.config import LoaderConfig
-from fastyolo_data.dataset import LoadImagesAndLabels
+from fastyolo_data.dataset import LabelledImages, read_split
 from fastyolo_data.datatypes import LabelTable
-from fastyolo_data.decode import probe_with_remark
 from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import Hyp
 from fastyolo_data.integrations.options import FastOptions
 from fastyolo_data.integrations.ultralytics.reasons import changed_transform, describe, say_once
-from fastyolo_data.kernels import jpeg
-from fastyolo_data.labels import class_balanced_weights, load_labels, resolve_data
+from fastyolo_data.labels import class_balanced_weights
 from fastyolo_data.plan import batch_shapes, rect_order
 
 __all__ = ["FastYOLODataset"]
@@ -49,7 +47,7 @@ class FastYOLODataset(YOLODataset):
         self._config = config
         self._in_rect_order = False
         self._edited = False
-        self._single: LoadImagesAndLabels | None = None
+        self._single: LabelledImages | None = None
         self.labels_version = 0  # counts changes that need a new core
         super().__init__(*args, **kwargs)
 
@@ -60,19 +58,8 @@ class FastYOLODataset(YOLODataset):
         for path in img_path if isinstance(img_path, (list, tuple)) else [img_path]:
             if not Path(path).exists():
                 raise FileNotFoundError(f"{self.prefix}Error loading data from {img_path}: {path} does not exist")
-        config, api = self._config, jpeg.load()
-        self._spec = resolve_data({**self.data, config.split: img_path}, config.split)
-        self._table = load_labels(
-            self._spec,
-            probe=lambda path: probe_with_remark(path, api),
-            task=config.task,
-            single_cls=config.single_cls,
-            fraction=config.fraction,
-            cache_dir=config.cache_dir,
-            verbose=config.verbose,
-            augment=config.augment,
-            prefix=config.split + ": ",
-        )
+        split = self._config.split
+        self._table, self._spec = read_split({**self.data, split: img_path}, self._config)
         return list(self._table.im_files)
 
     def get_labels(self) -> list[dict[str, Any]]:
@@ -188,7 +175,7 @@ class FastYOLODataset(YOLODataset):
 
     # ---- samples -----------------------------------------------------------------------------------------------------
 
-    def core(self, **changes: Any) -> LoadImagesAndLabels:
+    def core(self, **changes: Any) -> LabelledImages:
         """Make a core data set over the present labels and augmentation.
 
         Args:
@@ -197,7 +184,7 @@ class FastYOLODataset(YOLODataset):
         Raises:
             ConfigError: something the core does not do.
         """
-        core = LoadImagesAndLabels(self._table, self._spec, replace(self._config, hyp=self._hyp, **changes))
+        core = LabelledImages(self._table, self._spec, replace(self._config, hyp=self._hyp, **changes))
         if self.augment and self.options.image_weights is not None:
             core.image_weights = self._image_weights()
         return core
