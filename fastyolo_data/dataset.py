@@ -123,14 +123,11 @@ class LabelledImages:
             return
         if self.hyp.cutmix > 0:
             raise ConfigError(f"hyp cutmix={self.hyp.cutmix}: not available in this version; set it to 0")
-        pasting = ("copy_paste", "paste_in") if self.dialect.name == "yolov7" else ("copy_paste",)
-        for name in pasting if self.table.has_polygons else ():
-            value = getattr(self.hyp, name)
-            if value > 0:
-                raise ConfigError(
-                    f"hyp {name}={value}: not available in this version, and these labels have polygons, so it would "
-                    "act; set it to 0"
-                )
+        if self.hyp.paste_in > 0 and self.dialect.name == "yolov7" and self.table.has_polygons:
+            raise ConfigError(
+                f"hyp paste_in={self.hyp.paste_in}: not available in this version, and these labels have polygons, so "
+                "it would act; set it to 0"
+            )
 
     # ---- what training code reads ------------------------------------------------------------------------------------
 
@@ -307,7 +304,7 @@ class LabelledImages:
         if self.augment:
             # Workers are up to a few samples apart, so a tile can be wanted a little after its window has closed.
             pool = TilePool(self._pool_size + self.config.workers, int(self.tile_hw.prod(1).max()))
-        canvas = 2 * self.imgsz if self.augment and self.dialect.mosaic9 else 0
+        canvas = 2 * self.imgsz if self.augment and (self.dialect.mosaic9 or self.hyp.copy_paste) else 0
         rows = int(
             max(self.tile_hw.max(), self.imgsz, canvas, 0 if self.batch_shapes is None else self.batch_shapes.max())
         )

@@ -31,8 +31,9 @@ class Hyp:
         flipud, fliplr: flip probabilities.
         bgr: probability that the channels stay in BGR order.
         mosaic, mixup: probabilities.
-        cutmix, copy_paste, paste_in: probabilities; only 0 is carried out so far, anything else is refused where it
-            would act (paste_in is YOLOv7's).
+        copy_paste: share of the objects with polygons that are pasted once more, mirrored.
+        cutmix, paste_in: probabilities; only 0 is carried out so far, anything else is refused where it would act
+            (paste_in is YOLOv7's).
     """
 
     hsv_h: float = 0.015
@@ -140,6 +141,9 @@ class Dialect:
         mosaic9: share of the mosaics that have nine pictures instead of four.
         shuffle_tiles: the four mosaic places are filled in random order; else the sample's own image is top left.
         mixup_any: mixup also without mosaic, its partner with a mosaic gate of its own; else only mosaic with mosaic.
+        paste_rule: which objects copy_paste takes: "random" (random ones, each of which must spare the labels and what
+            was pasted before), "spared" (random ones of those that spare the labels), or "least" (of those, the ones
+            that cover least).
         mix_beta: both parameters of the mixup ratio's Beta distribution.
         colour_always: the colour step runs even with all gains 0, for what its rounding does to the picture.
         max_aspect: boxes with this side ratio or more are dropped after the warp.
@@ -160,6 +164,7 @@ class Dialect:
     mosaic9: float
     shuffle_tiles: bool
     mixup_any: bool
+    paste_rule: str
     mix_beta: float
     colour_always: bool
     max_aspect: float
@@ -181,6 +186,7 @@ _ULTRALYTICS = Dialect(
     mosaic9=0.0,
     shuffle_tiles=False,
     mixup_any=True,
+    paste_rule="least",
     mix_beta=32.0,
     colour_always=False,
     max_aspect=100.0,
@@ -201,6 +207,7 @@ _YOLOV5 = Dialect(
     mosaic9=0.0,
     shuffle_tiles=True,
     mixup_any=False,
+    paste_rule="random",
     mix_beta=32.0,
     colour_always=False,
     max_aspect=100.0,
@@ -220,7 +227,7 @@ _YOLOV7 = replace(
     max_aspect=20.0,
     box_margin=-1.0,
 )
-_YOLOV9 = replace(_YOLOV5, name="yolov9", rounding="floor")
+_YOLOV9 = replace(_YOLOV5, name="yolov9", rounding="floor", paste_rule="spared")
 DIALECTS = {d.name: d for d in (_ULTRALYTICS, _YOLOV5, _YOLOV7, _YOLOV9)}
 
 

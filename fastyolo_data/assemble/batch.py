@@ -11,7 +11,8 @@ import torch
 
 from fastyolo_data.assemble.buffers import BatchMemory
 from fastyolo_data.assemble.quad import join_quads
-from fastyolo_data.augment import Renderer, SampleContext, make_labels
+from fastyolo_data.augment import Renderer, SampleContext, join_labels, make_labels
+from fastyolo_data.augment.instances import Instances
 from fastyolo_data.errors import FastYoloError
 from fastyolo_data.plan import AugmentPlan, LetterboxPlan
 
@@ -79,6 +80,7 @@ class BatchJob:
         self._memory = memory
         self._uploader = uploader
         self._quads = quads
+        self._instances: list[Instances | None] = [None] * self.rows
         # A consumer inside torch.inference_mode() must get ordinary tensors; without workers this is its thread.
         with torch.inference_mode(False):
             self._pixels, self._images = memory.take((self.rows, 3, *plan.out_hw))
@@ -90,7 +92,7 @@ class BatchJob:
             FastYoloError: with the sample's index and file in front of what went wrong.
         """
         try:
-            renderer.run(self._plan, row, self._pixels[row])
+            self._instances[row] = renderer.run(self._plan, row, self._pixels[row])
         except Exception as error:
             index = int(self._plan.index[row])
             kind = type(error) if isinstance(error, FastYoloError) else FastYoloError
@@ -105,10 +107,17 @@ class BatchJob:
                 batch = join_quads(batch, self._quads)
             return batch if self._uploader is None else self._uploader.upload(batch)
 
+    def _labels(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sample number, class and box of every label of the batch."""
+        rows = [r for r in self._instances if r is not None]
+        if rows:
+            return join_labels(rows)
+        return make_labels(self._plan, self._context.table, self._context.dialect)
+
     def _as_dict(self) -> dict[str, Any]:
         """Batch of Ultralytics (collate_fn of ultralytics 8.4.190 data/dataset.py)."""
         plan, table = self._plan, self._context.table
-        idx, cls, xywhn = make_labels(plan, table, self._context.dialect)
+        idx, cls, xywhn = self._labels()
         hw0 = [(int(h), int(w)) for h, w in table.hw[plan.index]]
         gains = [(h / h0, w / w0) for (h0, w0), (h, w) in zip(hw0, _tile_hw(plan).tolist(), strict=True)]
         ratio_pad: list[Any] = gains
@@ -133,7 +142,7 @@ class BatchJob:
     def _as_tuple(self) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...], tuple[Any, ...]]:
         """Batch of YOLOv5/7/9 (collate_fn of yolov5 7.0 utils/dataloaders.py)."""
         plan, table = self._plan, self._context.table
-        idx, cls, xywhn = make_labels(plan, table, self._context.dialect)
+        idx, cls, xywhn = self._labels()
         targets = self._memory.label(np.concatenate((idx[:, None], cls, xywhn), 1))
         pads = plan.box.pad if isinstance(plan, LetterboxPlan) else plan.label_pads[:, 0, 0]
         shapes: list[Any] = []

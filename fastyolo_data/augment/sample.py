@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import cv2
@@ -12,7 +13,9 @@ import numpy.typing as npt
 
 from fastyolo_data.augment.compose import CanvasMemory, compose_canvas
 from fastyolo_data.augment.exact import render_exact
+from fastyolo_data.augment.instances import InstanceRules, Instances, finish
 from fastyolo_data.augment.labels import read_only
+from fastyolo_data.augment.pasting import CanvasPastes, make_instances, may_paste
 from fastyolo_data.augment.pool import PackedTile, TilePool
 from fastyolo_data.datatypes import LabelTable, U8Image
 from fastyolo_data.hyp import Dialect
@@ -64,6 +67,11 @@ class SampleContext:
     row_pixels: int
     timer: LoadTimer = field(default_factory=LoadTimer)
 
+    @property
+    def rules(self) -> InstanceRules:
+        """What becomes of instances."""
+        return InstanceRules(self.dialect, "detect", np.zeros(0, np.int64))
+
 
 class Renderer:
     """Makes samples; one per worker thread, owns its scratch memory."""
@@ -74,19 +82,30 @@ class Renderer:
         self._scratch = make_scratch(context.row_pixels, context.row_pixels)
         self._canvases = CanvasMemory()
 
-    def run(self, plan: AugmentPlan | LetterboxPlan, row: int, dst: U8Image) -> None:
+    def run(self, plan: AugmentPlan | LetterboxPlan, row: int, dst: U8Image) -> Instances | None:
         """Make the picture of sample `row` of a plan.
 
         Args:
             dst: (3, H, W) uint8, the sample's place in the batch; fully overwritten.
+
+        Returns:
+            The sample's labels when the picture hangs on them (pasting), which is so for all samples of a plan or for
+            none; else None: see make_labels.
 
         Raises:
             ImageDecodeError: one of its images cannot be read.
         """
         if isinstance(plan, LetterboxPlan):
             self._letterbox(plan, row, dst)
-        else:
-            self._augment(plan, row, dst)
+            return None
+        if not may_paste(plan, self._context.table):
+            self._augment(plan, row, [], dst)
+            return None
+        rules = self._context.rules
+        instances, pastes = make_instances(plan, row, self._context.table, rules)
+        self._augment(plan, row, pastes, dst)
+        finish(instances, plan, row, rules)
+        return instances
 
     def _load(self, index: int) -> U8Image:
         began = time.perf_counter()
@@ -102,7 +121,7 @@ class Renderer:
             im = cv2.resize(im, (w, h), interpolation=cv2.INTER_LINEAR)
         pack_image(read_only(im), dst, int(box.top[row]), int(box.left[row]), 114, False)
 
-    def _augment(self, plan: AugmentPlan, row: int, dst: U8Image) -> None:
+    def _augment(self, plan: AugmentPlan, row: int, pastes: Sequence[CanvasPastes | None], dst: U8Image) -> None:
         pool, used = self._context.pool, plan.used[row]
         assert pool is not None, "augmentation needs a tile pool"
         wanted = zip(plan.tiles[row][used].tolist(), plan.until[row][used].tolist(), strict=True)
@@ -112,16 +131,26 @@ class Renderer:
             for index, until in wanted:
                 packed.append(pool.acquire(index, until, self._load))
                 held.append(index)
-            self._pixels(plan, row, packed, dst)
+            self._pixels(plan, row, packed, pastes, dst)
         finally:
             for index in held:
                 pool.release(index)
 
-    def _pixels(self, plan: AugmentPlan, row: int, packed: list[PackedTile], dst: U8Image) -> None:
+    def _pixels(
+        self,
+        plan: AugmentPlan,
+        row: int,
+        packed: list[PackedTile],
+        pastes: Sequence[CanvasPastes | None],
+        dst: U8Image,
+    ) -> None:
         if plan.resize_hw[row, 0]:
             packed = [_resize_packed(packed[0], plan.resize_hw[row])]
         first = int(plan.counts[row, 0])
         layers = [packed[:first], packed[first:]]
+        rects, pads, counts = plan.rects[row], plan.pads[row], plan.counts[row]
+        if rects.shape[1] > MOSAIC or any(pastes):
+            rects, pads, counts = self._compose(plan, row, layers, pastes)
         if self._context.exact:
             images = [[_unpack(tile) for tile in layer] for layer in layers if layer]
             dst[...] = render_exact(plan, row, images, self._context.dialect.additive_hue)
@@ -129,9 +158,6 @@ class Renderer:
         hue = HUE_OFF
         if plan.hsv_active:
             hue = HUE_ADDITIVE if self._context.dialect.additive_hue else HUE_MULTIPLICATIVE
-        rects, pads, counts = plan.rects[row], plan.pads[row], plan.counts[row]
-        if rects.shape[1] > MOSAIC:
-            rects, pads, counts = self._compose(plan, row, layers)
         render_sample(
             dst,
             (*layers[0], *[_NO_TILE] * (MOSAIC - len(layers[0]))),
@@ -150,7 +176,11 @@ class Renderer:
         )
 
     def _compose(
-        self, plan: AugmentPlan, row: int, layers: list[list[PackedTile]]
+        self,
+        plan: AugmentPlan,
+        row: int,
+        layers: list[list[PackedTile]],
+        pastes: Sequence[CanvasPastes | None],
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         """Put a canvas in place of the tiles of every layer that needs one.
 
@@ -159,8 +189,11 @@ class Renderer:
         """
         rects, pads = plan.rects[row, :, :MOSAIC].copy(), plan.pads[row, :, :MOSAIC].copy()
         counts = plan.counts[row].copy()
-        for k in np.flatnonzero(counts > MOSAIC).tolist():
-            canvas = compose_canvas(plan, row, k, layers[k], self._canvases)
+        pastes = [*pastes, *[None] * (len(layers) - len(pastes))]
+        for k in range(len(layers)):
+            if counts[k] <= MOSAIC and pastes[k] is None:
+                continue
+            canvas = compose_canvas(plan, row, k, layers[k], pastes[k], self._canvases)
             layers[k] = [canvas]
             rects[k, 0], pads[k, 0], counts[k] = (0, 0, canvas.shape[1], canvas.shape[0]), 0.0, 1
         return rects, pads, counts

@@ -28,9 +28,9 @@ LAYER = 18
 MIX_GATE, MIX_INDEX, HSV, FLIPUD, FLIPLR, BGR = (2 * LAYER + k for k in (0, 1, 2, 5, 6, 7))
 BASE = 2 * LAYER + 8
 # What came later has a stream of its own, so that the numbers above stay what they were. MORE_LAYER slots per layer:
-# which kind of mosaic, and the partners that only nine pictures need.
-NINE, PARTNER9 = 0, 1
-MORE_LAYER = 6
+# which kind of mosaic, the partners that only nine pictures need, and the key of what is pasted.
+NINE, PARTNER9, PASTE = 0, 1, 6
+MORE_LAYER = 7
 SLOTS = BASE + 2 * MORE_LAYER
 
 
@@ -76,6 +76,8 @@ class AugmentPlan:
         ratio: (B,) float64 weight of the first layer under mixup, else 1.
         hsv: (B, 3) float64 signed gains.
         flipud, fliplr, bgr: (B,) bool.
+        copy_paste: share of the objects that are pasted.
+        paste_key: (B, 2) uint64 what the choice of those objects hangs on (augment/pasting.py).
         hsv_active: whether the colour step runs at all.
         projective: whether matrices may have a perspective part (hyp perspective is not 0).
     """
@@ -100,6 +102,8 @@ class AugmentPlan:
     flipud: Bool
     fliplr: Bool
     bgr: Bool
+    copy_paste: float
+    paste_key: npt.NDArray[np.uint64]
     hsv_active: bool
     projective: bool
 
@@ -163,7 +167,7 @@ class SamplePlanner:
             rng.random(out=u[row, :BASE])
             if self.hyp.mixup > 0:
                 beta[row] = rng.beta(self.dialect.mix_beta, self.dialect.mix_beta)
-            if self.dialect.mosaic9:
+            if self.dialect.mosaic9 or self.hyp.copy_paste:
                 streams.at(MORE, key, repeat).random(out=u[row, BASE:])
         return u, beta
 
@@ -202,6 +206,8 @@ class SamplePlanner:
             flipud=u[:, FLIPUD] < hyp.flipud,
             fliplr=u[:, FLIPLR] < hyp.fliplr,
             bgr=u[:, BGR] < hyp.bgr,
+            copy_paste=hyp.copy_paste,
+            paste_key=(more[..., PASTE] * 2.0**53).astype(np.uint64),
             hsv_active=bool(self.dialect.colour_always or hyp.hsv_h or hyp.hsv_s or hyp.hsv_v),
             projective=bool(hyp.perspective),
             **layout,

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import random
 from copy import copy
+from functools import partial
 from unittest import mock
 
 import numpy as np
 from ultralytics.cfg import DEFAULT_CFG
-from ultralytics.data.augment import Format, LetterBox, MixUp, Mosaic, RandomFlip, RandomHSV, RandomPerspective
+from ultralytics.data.augment import (
+    CopyPaste,
+    Format,
+    LetterBox,
+    MixUp,
+    Mosaic,
+    RandomFlip,
+    RandomHSV,
+    RandomPerspective,
+)
 from ultralytics.data.dataset import YOLODataset
 
 from fastyolo_data import LoadImagesAndLabels
@@ -38,6 +48,11 @@ def _layer(stock: YOLODataset, plan: AugmentPlan, row: int, k: int) -> dict:
         draws = iter([0.0, float(centre[0]), float(centre[1])])
         with mock.patch.object(random, "uniform", lambda a, b: next(draws)):
             labels = mosaic(labels)
+    if plan.copy_paste:
+        # The stock code leaves open in which order objects come that cover equally little (ties of an unstable sort).
+        stable = partial(np.argsort, kind="stable")
+        with mock.patch.object(np, "argsort", stable):
+            labels = CopyPaste(stock, p=plan.copy_paste, mode="flip")(labels)
     h, w = plan.out_hw
     perspective = RandomPerspective(perspective=0.001 if plan.projective else 0.0, size=(w, h))
     matrix = plan.matrix[row, k].astype(np.float32)

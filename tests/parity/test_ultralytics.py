@@ -24,6 +24,7 @@ HYPS = {
     "shear": {"shear": 10.0, "degrees": 5.0},
     "perspective": {"perspective": 0.001, "degrees": 10.0},
     "mixup": {"mixup": 1.0, "mosaic": 0.5, "bgr": 0.5},
+    "copy_paste": {"copy_paste": 0.6, "mosaic": 0.6, "mixup": 0.3, "degrees": 10.0},
     "rect": {"rect": True, "degrees": 5.0},
     "no_colour": {"hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0, "scale": 0.9},
 }

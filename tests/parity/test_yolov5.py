@@ -21,6 +21,7 @@ HYPS = {
     "shear": {"shear": 10.0, "degrees": 5.0},
     "perspective": {"perspective": 0.001, "degrees": 10.0, "mosaic": 0.5},
     "mixup": {"mixup": 1.0},
+    "copy_paste": {"copy_paste": 0.5, "degrees": 10.0, "mixup": 0.5},
 }
 
 

@@ -14,6 +14,7 @@ HYPS = {
     "default": {},
     "rotation": {"degrees": 30.0, "flipud": 0.5, "mosaic": 0.5},
     "mixup": {"mixup": 1.0, "perspective": 0.001},
+    "copy_paste": {"copy_paste": 0.5, "degrees": 10.0, "mixup": 0.5},
 }
 
 

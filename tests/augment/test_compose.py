@@ -1,0 +1,154 @@
+"""Composed canvases: mosaics of nine, and objects that copy-paste adds."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import pytest
+
+import fastyolo_data as fy
+from fastyolo_data.assemble import BatchJob, BatchMemory
+from fastyolo_data.augment import Renderer
+from fastyolo_data.augment.compose import GREY, CanvasMemory, compose_canvas
+from fastyolo_data.augment.pasting import CanvasPastes, paste_order
+from fastyolo_data.kernels.paste import covered_share, grow_selection
+from tests.conftest import paint
+from tests.plan.planners import make_plan, make_planner
+from tests.reference.warp import pack
+
+RNG = np.random.default_rng(0)
+
+
+def _tiles(plan, row):
+    return [paint(RNG, int(h), int(w)) for h, w in plan.tile_hw[row, 0, : plan.counts[row, 0]]]
+
+
+def test_later_tiles_cover_earlier_ones():
+    _, plan = make_plan(make_planner(60, imgsz=64, dialect="yolov7"), 60)
+    rows = np.flatnonzero(plan.counts[:, 0] == 9)
+    memory, seen = CanvasMemory(), 0
+    for row in rows:
+        tiles = _tiles(plan, row)
+        canvas = compose_canvas(plan, row, 0, [pack(t) for t in tiles], None, memory)
+        want = np.full((3 * 64, 3 * 64, 3), 114, np.uint8)  # wide enough for every tile: the origin moves by 64
+        for tile, (x, y) in zip(tiles, plan.pads[row, 0].astype(int), strict=True):
+            for dy, dx in np.ndindex(*tile.shape[:2]):
+                if 0 <= y + dy < 128 and 0 <= x + dx < 128:
+                    want[y + dy, x + dx] = tile[dy, dx]
+        np.testing.assert_array_equal(canvas & 0xFFFFFF, pack(want[:128, :128]) & 0xFFFFFF)
+        seen += (canvas == GREY).any()
+    assert len(rows) > 3
+    assert seen > 0
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+def test_pasted_pixels_are_those_of_a_mask_of_the_whole_canvas(mirrored):
+    _, plan = make_plan(make_planner(8, imgsz=96), 8)
+    memory = CanvasMemory()
+    for row in range(8):
+        tiles = [pack(t) for t in _tiles(plan, row)]
+        before = compose_canvas(plan, row, 0, tiles, None, CanvasMemory())
+        polygons = []
+        for _ in range(5):
+            centre, radius = RNG.uniform(0, 192, 2), RNG.uniform(3, 60)
+            angle = np.sort(RNG.uniform(0, 2 * np.pi, 9))
+            points = centre + radius * np.stack((np.cos(angle), np.sin(angle)), 1)
+            polygons.append(np.clip(points, 0, 192).astype(np.int32))
+        canvas = compose_canvas(plan, row, 0, tiles, CanvasPastes(tuple(polygons), mirrored), memory)
+        mask = np.zeros((192, 192), np.uint8)
+        for polygon in polygons:
+            cv2.drawContours(mask, [polygon], -1, 1, cv2.FILLED)
+        mask = mask if mirrored else mask[:, ::-1]
+        np.testing.assert_array_equal(canvas, np.where(mask > 0, before[:, ::-1], before))
+        assert (canvas != before).any()
+
+
+def test_objects_outside_the_canvas_paste_nothing():
+    _, plan = make_plan(make_planner(1, imgsz=32), 1)
+    tiles = [pack(t) for t in _tiles(plan, 0)]
+    line = np.array([[64, 3], [64, 60], [64, 30]], np.int32)
+    canvas = compose_canvas(plan, 0, 0, tiles, CanvasPastes((line,), True), CanvasMemory())
+    np.testing.assert_array_equal(canvas, compose_canvas(plan, 0, 0, tiles, None, CanvasMemory()))
+
+
+def test_order_is_random_but_fixed():
+    first = np.zeros((7, 7), int)
+    for key in range(7000):
+        order = paste_order(np.uint64(key), 7)
+        first[np.arange(7), order] += 1
+        assert sorted(order) == list(range(7))
+    assert (((first - 1000) ** 2 / 1000).sum(1) < 22.5).all()  # chi-square, 6 degrees of freedom, p = 0.001
+    np.testing.assert_array_equal(paste_order(np.uint64(5), 9), paste_order(np.uint64(5), 9))
+    assert paste_order(np.uint64(2**64 - 1), 0).shape == (0,)
+
+
+def _ioa(a, b):
+    w, h = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    return max(w, 0) * max(h, 0) / ((b[2] - b[0]) * (b[3] - b[1]) + 1e-7)
+
+
+def test_covered_share_and_selection_against_plain_loops():
+    rejected = 0
+    for n in (1, 3, 12, 25):
+        low = RNG.uniform(0, 90, (n, 2))
+        boxes = np.concatenate((low, low + RNG.uniform(1, 40, (n, 2))), 1)
+        out = np.empty(n)
+        covered_share(boxes, boxes[::-1].copy(), out)
+        np.testing.assert_allclose(out, [max(_ioa(a, b) for b in boxes) for a in boxes])
+        tries, labels, want = RNG.permutation(n), list(boxes), []
+        for j in tries:
+            x0, y0, x1, y1 = boxes[j]
+            mirror = (130 - x1, y0, 130 - x0, y1)
+            if all(_ioa(mirror, other) < 0.3 for other in labels):
+                labels.append(mirror)
+                want.append(j)
+        chosen = np.empty(n, np.int64)
+        assert chosen[: grow_selection(boxes, tries, 130.0, chosen)].tolist() == want
+        rejected += n - len(want)
+    assert rejected > 0
+    out = np.empty(2)
+    covered_share(boxes[:2], np.zeros((0, 4)), out)
+    assert out.tolist() == [0, 0]
+
+
+def _batch(data_yaml, dialect, numerics="fast", **hyp):
+    dataset = fy.build_dataset(
+        data_yaml, dialect=dialect, numerics=numerics, hyp=hyp, batch=12, imgsz=128, seed=1, verbose=False
+    )
+    context = dataset.context()
+    job = BatchJob(dataset.planner().plan(dataset.order(0), 0, 0, 12), context, BatchMemory(False, 0), None)
+    renderer = Renderer(context)
+    for row in RNG.permutation(12):
+        job.run(int(row), renderer)
+    batch = job.finish()
+    if isinstance(batch, dict):
+        return batch["img"].numpy(), np.concatenate((batch["batch_idx"][:, None], batch["cls"], batch["bboxes"]), 1)
+    return batch[0].numpy(), batch[1].numpy()
+
+
+@pytest.mark.parametrize("dialect", ["ultralytics", "yolov5", "yolov7", "yolov9"])
+def test_copy_paste_adds_objects_and_moves_nothing_else(generated_polygons, dialect):
+    plain, without = _batch(generated_polygons, dialect, copy_paste=0.0, mixup=0.4)
+    pasted, labels = _batch(generated_polygons, dialect, copy_paste=0.7, mixup=0.4)
+    exact, same = _batch(generated_polygons, dialect, "exact", copy_paste=0.7, mixup=0.4)
+    np.testing.assert_array_equal(labels, same)
+    difference = np.abs(pasted.astype(int) - exact)
+    assert difference.mean() < 1.5
+    assert (difference > 8).mean() < 0.03
+    assert len(labels) > 1.1 * len(without)
+    changed = [(a != b).any() for a, b in zip(plain, pasted, strict=True)]
+    assert any(changed)
+    for row in range(12):
+        old, new = without[without[:, 0] == row], labels[labels[:, 0] == row]
+        assert len(new) >= len(old)
+        assert all(np.abs(new - box).max(1).min() < 1e-5 for box in old)
+        # Pasting nothing changes nothing: pixels differ only where labels were added, but for tiles' seams.
+        if len(new) == len(old):
+            assert (np.abs(plain[row].astype(int) - pasted[row]) > 8).mean() < 0.01
+
+
+def test_copy_paste_needs_outlines(generated_boxes):
+    plain, without = _batch(generated_boxes, "yolov5", copy_paste=0.0)
+    pasted, labels = _batch(generated_boxes, "yolov5", copy_paste=1.0)
+    np.testing.assert_array_equal(plain, pasted)
+    np.testing.assert_array_equal(without, labels)
