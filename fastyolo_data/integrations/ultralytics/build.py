@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -23,20 +24,21 @@ from fastyolo_data.integrations.ultralytics.reasons import say_once, why_not
 
 __all__ = ["build_dataloader", "build_yolo_dataset", "replacements"]
 
-# What these names stood for before patch() replaced them: the way back.
-_STOCK: Mapping[str, Callable[..., Any]] = {
-    name: getattr(stock, name) for name in ("build_yolo_dataset", "build_dataloader")
-}
 _EXPLAINED: weakref.WeakSet[Any] = weakref.WeakSet()  # stock data sets whose reason was told when they were built
 
 
-def _call_stock(name: str, arguments: dict[str, Any]) -> Any:
-    """Call a stock function with those arguments that its version knows; 8.3 lacks `fraction` and `device`."""
-    function = _STOCK[name]
-    known = inspect.signature(function).parameters
-    return function(**{k: v for k, v in arguments.items() if k in known})
+def _stands_for(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Note on a function which stock function it stands for, as `__wrapped__`: for patch(), and as the way back."""
+    return functools.partial(functools.update_wrapper, wrapped=getattr(stock, name), assigned=(), updated=())
 
 
+def _call_stock(function: Any, arguments: dict[str, Any]) -> Any:
+    """Call what one of our functions stands for, with those arguments that its version knows (8.3 has fewer)."""
+    known = inspect.signature(function.__wrapped__).parameters
+    return function.__wrapped__(**{k: v for k, v in arguments.items() if k in known})
+
+
+@_stands_for("build_yolo_dataset")
 def build_yolo_dataset(
     cfg: Any,
     img_path: str | list[str],
@@ -72,7 +74,7 @@ def build_yolo_dataset(
         except _NotDone as error:
             reason = str(error)
     say_once(f"the stock data set is used: {reason}")
-    dataset = _call_stock("build_yolo_dataset", arguments)
+    dataset = _call_stock(build_yolo_dataset, arguments)
     _EXPLAINED.add(dataset)
     return dataset
 
@@ -138,7 +140,7 @@ def _config(cfg: Any, mode: str, settings: dict[str, Any], options: FastOptions)
         rect=settings["rect"],
         stride=settings["stride"],
         pad=settings["pad"],
-        seed=int(cfg.seed or 0),
+        seed=int(cfg.seed or 0) if options.seed is None else options.seed,
         rank=0,
         world_size=1,
         drop_last=False,
@@ -156,6 +158,7 @@ def _config(cfg: Any, mode: str, settings: dict[str, Any], options: FastOptions)
     )
 
 
+@_stands_for("build_dataloader")
 def build_dataloader(
     dataset: Any,
     batch: int,
@@ -177,7 +180,7 @@ def build_dataloader(
     }  # fmt: skip
 
     def make_stock() -> Any:
-        return _call_stock("build_dataloader", arguments)
+        return _call_stock(build_dataloader, arguments)
 
     if not isinstance(dataset, FastYOLODataset):
         if dataset not in _EXPLAINED:

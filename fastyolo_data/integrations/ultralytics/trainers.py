@@ -32,6 +32,7 @@ class _FastTrainer:
     numerics: ClassVar[str | None] = None
     mosaic_pool: ClassVar[str | None] = None
     prefetch: ClassVar[int | None] = None
+    seed: ClassVar[int | None] = None
     image_weights: ClassVar[Any] = None
 
     def build_dataset(self, img_path: str, mode: str = "train", batch: int | None = None) -> Any:

@@ -1,0 +1,265 @@
+"""Real training runs of the installed Ultralytics with our loader, on the CPU."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("ultralytics", reason="the drop-in needs the package: pip install ultralytics")
+
+from ultralytics import YOLO
+from ultralytics.utils import LOGGER
+
+from fastyolo_data.integrations import ultralytics as fast
+from fastyolo_data.integrations.ultralytics import FastDataLoader
+from tests.integrations.ultralytics_sets import Arguments, absolute
+
+# task: real set, generated set, model, share of the images
+TASKS = {
+    "detect": ("bccd", "generated_boxes", "yolo11n.yaml", "FastDetectionTrainer", 24),
+}
+
+
+@dataclass
+class Watch:
+    """What happened in a run: the files of every epoch in the order of delivery, and warnings."""
+
+    files: list[list[str]] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+    def trainer(self, base: type) -> type:
+        """A trainer class that notes the batches it gets."""
+        watch = self
+
+        class Watched(base):
+            def preprocess_batch(self, batch: dict[str, Any]) -> dict[str, Any]:
+                while len(watch.files) <= self.epoch:
+                    watch.files.append([])
+                watch.files[self.epoch] += batch["im_file"]
+                return super().preprocess_batch(batch)
+
+        return Watched
+
+    def __enter__(self) -> Watch:
+        self._handler = logging.Handler(logging.WARNING)
+        self._handler.emit = lambda record: self.complaints.append(record.getMessage())
+        LOGGER.addHandler(self._handler)
+        self._caught = warnings.catch_warnings(record=True)
+        self._warned = self._caught.__enter__()
+        warnings.simplefilter("always")
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._caught.__exit__(None, None, None)
+        LOGGER.removeHandler(self._handler)
+        self.complaints += [f"{w.category.__name__}: {w.message}" for w in self._warned]
+
+
+class Interrupted(Exception):
+    """A run that is stopped by force."""
+
+
+@pytest.fixture(scope="module")
+def sets(request, shared_copy):
+    """Function: task -> yaml of a real set, or of a generated one."""
+
+    def find(task: str) -> Path:
+        real, generated, *_ = TASKS[task]
+        if (Path(__file__).resolve().parents[3] / "shared" / "data" / real).is_dir():
+            return shared_copy(real)
+        return request.getfixturevalue(generated)
+
+    return find
+
+
+def options(yaml: Path, folder: Path, **kw: Any) -> dict[str, Any]:
+    """Arguments of a short run."""
+    return {
+        "data": str(absolute(yaml)), "imgsz": 64, "batch": 8, "device": "cpu", "project": str(folder), "exist_ok": True,
+        "workers": 2, "close_mosaic": 1, "epochs": 3, "plots": True, "verbose": False, **kw,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_train_interrupt_resume_validate(task, sets, tmp_path):
+    _, _, model, trainer, fraction = TASKS[task]
+    args = options(sets(task), tmp_path, name="run", fraction=fraction)
+
+    def interrupt(trainer: Any) -> None:
+        if trainer.epoch == 1:
+            raise Interrupted
+
+    with Watch() as first:
+        yolo = YOLO(model)
+        yolo.add_callback("on_train_epoch_start", interrupt)
+        with pytest.raises(Interrupted):
+            yolo.train(trainer=first.trainer(getattr(fast, trainer)), **args)
+    run = yolo.trainer
+    assert type(run.train_loader) is type(run.test_loader) is FastDataLoader
+    n = len(run.train_loader.dataset)
+    assert [len(f) for f in first.files] == [n]
+    assert run.train_loader.stats()["samples"] == n
+    assert run.test_loader.stats()["samples"] == len(run.test_loader.dataset)
+
+    with Watch() as second:
+        yolo = YOLO(tmp_path / "run" / "weights" / "last.pt")
+        yolo.train(trainer=second.trainer(getattr(fast, trainer)), resume=True)
+    run = yolo.trainer
+    assert [len(f) for f in second.files] == [0, n, n]
+    assert run.train_loader.stats()["samples"] == 2 * n
+    assert run.test_loader.stats()["samples"] == 3 * len(run.test_loader.dataset)  # two epochs and the best weights
+    order = Arguments(sets(task), task=task, imgsz=64, batch=8, fraction=fraction)
+    loader = order.loader(order.dataset("train"))
+    for epoch, files in enumerate((first.files[0], *second.files[1:])):  # goes on in the order of an unbroken run
+        loader.set_epoch(epoch)
+        assert [loader.dataset.im_files[i] for i in loader.sampler] == files
+    assert (tmp_path / "run" / "train_batch0.jpg").is_file()
+    assert (tmp_path / "run" / "val_batch0_labels.jpg").is_file()
+    assert len((tmp_path / "run" / "results.csv").read_text().splitlines()) == 4
+
+    with Watch() as stock:
+        YOLO(model).train(**{**args, "name": "stock", "epochs": 1})
+    assert {_kind(c) for c in first.complaints + second.complaints} <= {_kind(c) for c in stock.complaints}
+
+
+def _kind(complaint: str) -> str:
+    return complaint[:40]
+
+
+def test_trainer_class_in_the_file_of_ddp(sets, tmp_path):
+    """Ultralytics pickles the class of the trainer for its subprocesses; the file it writes is run here as it would."""
+    pytest.importorskip("cloudpickle", reason="Ultralytics pickles with it: pip install cloudpickle")
+    from ultralytics.utils.dist import generate_ddp_file
+
+    args = options(sets("detect"), tmp_path, name="ddp", fraction=16, epochs=1, plots=False, val=False)
+    yolo = YOLO("yolo11n.yaml")
+    trainer = fast.FastDetectionTrainer(overrides={**args, "model": "yolo11n.yaml"}, _callbacks=yolo.callbacks)
+    file = Path(generate_ddp_file(trainer))
+    script = file.read_text() + (
+        "    from fastyolo_data.integrations.ultralytics import FastDataLoader\n"
+        "    assert type(trainer.train_loader) is FastDataLoader\n"
+        "    print('samples', trainer.train_loader.stats()['samples'])\n"
+    )
+    file.write_text(script)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(file)], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
+        )
+    finally:
+        file.unlink()
+        file.with_suffix(".pt").unlink()
+    assert done.returncode == 0, done.stderr
+    assert "samples 16" in done.stdout
+
+
+def test_memory_running_out_in_the_first_epoch(generated_boxes, tmp_path, monkeypatch):
+    """Ultralytics closes the train loader, halves the batch and builds both loaders anew."""
+    args = options(generated_boxes, tmp_path, epochs=1, plots=False, val=False)
+
+    class Small(fast.FastDetectionTrainer):
+        seen: ClassVar[list[int]] = []
+
+        def preprocess_batch(self, batch):
+            self.seen.append(len(batch["img"]))
+            if len(self.seen) == 1:
+                raise RuntimeError("CUDA out of memory. (said by a test)")
+            return super().preprocess_batch(batch)
+
+    yolo = YOLO("yolo11n.yaml")
+    yolo.train(trainer=Small, **args)
+    assert Small.seen == [8, *[4] * 6]
+    assert yolo.trainer.train_loader.stats()["samples"] == 24
+
+
+def test_what_plots_callbacks_and_autobatch_touch(generated_boxes, tmp_path):
+    from ultralytics.utils.torch_utils import unwrap_model
+
+    args = options(generated_boxes, tmp_path, epochs=1, plots=True)
+    trainer = fast.FastDetectionTrainer(overrides={**args, "model": "yolo11n.yaml"})
+    trainer._setup_train()
+    labels = [len(label["cls"]) for label in trainer.build_dataset(trainer.data["train"], "train", 16).labels]
+    assert max(labels) > 0
+    assert (Path(trainer.save_dir) / "labels.jpg").is_file()
+    assert trainer.get_class_counts().sum() == sum(labels)
+    assert len(trainer.train_loader.dataset) == 24  # comet, events
+    validator = trainer.get_validator()
+    for batch in itertools.islice(validator.dataloader, 1):  # comet reads some batches of it and leaves
+        assert len(batch["im_file"]) == 12
+    assert list(validator.dataloader.sampler) == list(range(12))
+    trainer._close_dataloader_mosaic()
+    assert trainer.train_loader.dataset.fast_hyp.mosaic == 0
+    assert unwrap_model(trainer.model).stride.max() == 32
+    trainer.train_loader.close()
+    trainer.test_loader.close()
+
+
+def _labelled_by_itself(images: list[Path], model: YOLO, root: Path) -> Path:
+    """A validation set whose labels are what an untrained model finds, so that its metrics are not zero."""
+    batch = np.stack([cv2.resize(cv2.imread(str(f)), (96, 96)) for f in images])
+    net = model.model
+    for layer in net.modules():
+        if isinstance(layer, torch.nn.BatchNorm2d):
+            layer.momentum = None
+    with torch.no_grad():
+        net.train()(torch.from_numpy(batch[..., ::-1].transpose(0, 3, 1, 2).copy()).float() / 255)
+    net.eval()
+    for branch in net.model[-1].cv3:
+        branch[-1].bias.data[:] = -1.0
+    for folder in ("images", "labels"):
+        (root / folder / "val").mkdir(parents=True)
+    for f in images:
+        result = model.predict(str(f), imgsz=96, conf=0.02, max_det=6, device="cpu", verbose=False)[0]
+        (root / "labels" / "val" / f"{f.stem}.txt").write_text("\n".join(_rows(result)) + "\n")
+        shutil.copy(f, root / "images" / "val" / f.name)
+    keypoints = "\nkpt_shape: [17, 3]" if model.task == "pose" else ""
+    yaml = root / "data.yaml"
+    yaml.write_text(
+        f"path: {root}\ntrain: images/val\nval: images/val\nnames: {list(model.names.values())}{keypoints}\n"
+    )
+    return yaml
+
+
+def _rows(result: Any) -> list[str]:
+    """Label rows of a prediction, inside the picture."""
+    found = result.obb if result.obb is not None else result.boxes
+    values = found.xyxyxyxyn.reshape(-1, 8) if result.obb is not None else found.xywhn
+    if result.masks is not None:
+        values = [torch.from_numpy(xy).ravel() for xy in result.masks.xyn]
+    if result.keypoints is not None:
+        points = torch.cat((result.keypoints.xyn, torch.full((len(values), 17, 1), 2.0)), 2)
+        points[..., :2] = points[..., :2].clamp(0, 1)
+        values = torch.cat((values, points.reshape(-1, 51)), 1)
+    high = 2.0 if result.keypoints is not None else 1.0
+    rows = zip(found.cls.int().tolist(), values, strict=True)
+    return [f"{c} " + " ".join(f"{v:.5f}" for v in row.clamp(0, high).tolist()) for c, row in rows if len(row)]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_metrics_of_the_same_weights(task, sets, tmp_path):
+    torch.manual_seed(0)
+    model = YOLO(TASKS[task][2])
+    images = sorted((sets(task).parent / "images" / "val").iterdir())[:8]
+    yaml = _labelled_by_itself(images, model, tmp_path / "set")
+    from ultralytics.models.yolo.detect import val as stock_module
+
+    args = {"data": str(yaml), "imgsz": 96, "batch": 3, "device": "cpu", "plots": False, "verbose": False}
+    for rect in (True, False):
+        stock = model.val(**args, rect=rect, project=str(tmp_path), name="stock").results_dict
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(stock_module, "build_yolo_dataset", fast.build_yolo_dataset)
+            patch.setattr(stock_module, "build_dataloader", fast.build_dataloader)
+            ours = model.val(**args, rect=rect, project=str(tmp_path), name="ours").results_dict
+        assert stock["metrics/mAP50(B)"] > 0.001
+        assert ours == pytest.approx(stock, abs=1e-4)
