@@ -7,12 +7,15 @@ first of them.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers know this name; importing `typing` would cost every process of a `fastyolo run`
 if TYPE_CHECKING:
+    from typing import Any
+
     from fastyolo_data.dropin import LoadImagesAndLabels
     from fastyolo_data.errors import ConfigError, FastYoloError, ImageDecodeError, LabelError, StoreError
     from fastyolo_data.hyp import Hyp
+    from fastyolo_data.integrations.patching import patch, unpatch
     from fastyolo_data.loader import FastLoader, build_dataset, build_loader
 
 __version__ = "0.1.0"
@@ -29,12 +32,15 @@ __all__ = [
     "__version__",
     "build_dataset",
     "build_loader",
+    "patch",
+    "unpatch",
 ]
 
 _HOMES = {
     "dropin": ("LoadImagesAndLabels",),
     "errors": ("ConfigError", "FastYoloError", "ImageDecodeError", "LabelError", "StoreError"),
     "hyp": ("Hyp",),
+    "integrations.patching": ("patch", "unpatch"),
     "loader": ("FastLoader", "build_dataset", "build_loader"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

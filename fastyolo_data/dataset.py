@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +21,7 @@ from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import Hyp
 from fastyolo_data.kernels import jpeg
 from fastyolo_data.labels import label_path, load_labels, resolve_data
+from fastyolo_data.messages import show_messages
 from fastyolo_data.plan import EpochOrder, SamplePlanner, batch_shapes, plan_order, rect_order, share_size, tile_shape
 from fastyolo_data.store import TileStore
 
@@ -41,7 +41,7 @@ def read_split(data: DataInput, config: LoaderConfig) -> tuple[LabelTable, DataS
         ConfigError: `data` or a file that it names is unusable, or there is nothing to load.
     """
     if config.verbose:
-        _show_messages()
+        show_messages()
     spec = resolve_data(data, config.split)
     api = jpeg.load()
     table = load_labels(
@@ -62,16 +62,6 @@ def read_split(data: DataInput, config: LoaderConfig) -> tuple[LabelTable, DataS
         if not len(table):
             raise ConfigError(f"{config.prefix}no image has min_items={config.min_items} labels or more; lower it")
     return table, spec
-
-
-def _show_messages() -> None:
-    """Let this library's messages reach the terminal, unless the program has arranged its logging itself."""
-    logger = logging.getLogger("fastyolo_data")
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
 
 
 class LabelledImages:

@@ -15,12 +15,13 @@ PACKAGE = Path(__file__).parents[1] / "fastyolo_data"
 FILES = sorted(PACKAGE.rglob("*.py"))
 TREES = {p: ast.parse(p.read_text(encoding="utf-8")) for p in FILES}
 
-BASE = {"datatypes", "errors", "hyp", "lock", "machine", "sealed"}
+BASE = {"datatypes", "errors", "hyp", "lock", "machine", "messages", "sealed"}
 ROOMS = {"labels", "store", "decode", "kernels"}
 MAY_IMPORT = {
     "datatypes": set(),
     "errors": set(),
     "machine": set(),
+    "messages": set(),
     "sealed": set(),
     "lock": {"errors"},
     "hyp": {"errors"},

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastyolo_data.errors import FastYoloError
 
@@ -22,17 +23,22 @@ class Command:
     Attributes:
         module: has `add_arguments(parser)` and `run(args) -> exit code`.
         summary: one line for `fastyolo --help`.
+        raw: instead of those two, name of a function that takes the arguments as they are: most belong to another
+            program.
     """
 
     module: str
     summary: str
+    raw: str | None = None
 
 
 COMMANDS: dict[str, Command] = {
     "bench": Command("fastyolo_data.cli.bench.command", "measure this loader and the stock loaders"),
     "cache": Command("fastyolo_data.cli.cache", "build, list, check or remove caches of decoded images"),
     "preview": Command("fastyolo_data.cli.preview", "draw augmented samples with their boxes"),
+    "run": Command("fastyolo_data.cli.run", "run a training script with this loader in it", raw="run_script"),
     "warmup": Command("fastyolo_data.cli.warmup", "compile the kernels now instead of at the first training start"),
+    "yolo": Command("fastyolo_data.cli.run", "run Ultralytics' yolo command with this loader in it", raw="run_yolo"),
 }
 
 
@@ -46,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 after success, 1 when the work failed, 2 for bad arguments, 130 when interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in COMMANDS and COMMANDS[arguments[0]].raw is not None:
+        command = COMMANDS[arguments[0]]
+        return _call(arguments[0], getattr(importlib.import_module(command.module), command.raw), arguments[1:])
     name = next((a for a in arguments if not a.startswith("-")), None)
     parser = _parser(name)
     try:
@@ -55,13 +64,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return EXIT_BAD_ARGUMENTS
+    return _call(args.command, importlib.import_module(COMMANDS[args.command].module).run, args)
+
+
+def _call(name: str, function: Callable[[Any], int], args: Any) -> int:
+    """Run a sub-command and turn its errors into exit codes."""
     try:
-        return int(importlib.import_module(COMMANDS[args.command].module).run(args))
+        return int(function(args))
     except FastYoloError as e:
-        print(f"fastyolo {args.command}: {e}", file=sys.stderr)
+        print(f"fastyolo {name}: {e}", file=sys.stderr)
         return EXIT_BAD_ARGUMENTS if isinstance(e, ValueError) else EXIT_FAILED
     except KeyboardInterrupt:
-        print(f"fastyolo {args.command}: interrupted", file=sys.stderr)
+        print(f"fastyolo {name}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
@@ -74,7 +88,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     sub = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, command in COMMANDS.items():
         child = sub.add_parser(name, help=command.summary)
-        if name == chosen:
+        if name == chosen and command.raw is None:
             importlib.import_module(command.module).add_arguments(child)
     return parser
 

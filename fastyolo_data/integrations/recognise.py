@@ -81,7 +81,8 @@ def recognise(module: ModuleType, *, trust: bool = False) -> Recognised | Refuse
     functions = deciding_functions(module, cls)
     unknown, version = known_code(kind).compare(functions)
     if unknown and not trust:
-        return Refused(kind, f"these functions were edited: {', '.join(unknown)}", by_content=True)
+        names = ", ".join(unknown[:6]) + (f" and {len(unknown) - 6} more" if len(unknown) > 6 else "")
+        return Refused(kind, f"it is edited, or a version unknown here: {names}", by_content=True)
     load_image = functions.get("LoadImagesAndLabels.load_image") or functions.get("load_image")
     ceil = load_image is not None and "ceil" in load_image.__code__.co_names
     return Recognised(kind, variant, version, "ceil" if ceil else "floor")
