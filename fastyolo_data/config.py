@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastyolo_data.datatypes import TASKS
 from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import Dialect, Hyp, get_dialect
 from fastyolo_data.machine import cpu_count
@@ -73,7 +74,7 @@ class LoaderConfig:
     @property
     def rules(self) -> Dialect:
         """The dialect's rules."""
-        dialect = get_dialect(self.dialect)
+        dialect = get_dialect(self.dialect, self.task)
         return dialect if self.rounding is None else replace(dialect, rounding=self.rounding)
 
     @classmethod
@@ -113,7 +114,7 @@ class LoaderConfig:
         Raises:
             ConfigError: saying what was found, what is allowed, and what to do.
         """
-        get_dialect(dialect)
+        get_dialect(dialect, _one_of("task", task, TASKS))
         augment = split == "train" if augment is None else _flag("augment", augment)
         rect = _flag("rect", rect)
         weights = check_weights(image_weights)
@@ -142,7 +143,7 @@ class LoaderConfig:
             rank=rank_,
             world_size=world,
             drop_last=_flag("drop_last", drop_last),
-            task=_task(task),
+            task=task,
             dialect=dialect,
             single_cls=_flag("single_cls", single_cls),
             classes=_classes(classes),
@@ -239,13 +240,6 @@ def _cache(value: object) -> str:
             "None or False (off), or True (RAM)"
         )
     return name
-
-
-def _task(value: object) -> str:
-    task = _one_of("task", value, ("detect", "segment", "pose", "obb"))
-    if task != "detect":
-        raise ConfigError(f"task={task!r} is not available in this version; use 'detect' (polygon labels are fine)")
-    return task
 
 
 def _pool(value: str | None, shuffled: bool) -> str:

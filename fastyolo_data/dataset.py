@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastyolo_data.assemble import BatchJob, BatchMemory
-from fastyolo_data.augment import Renderer, SampleContext, TilePool
+from fastyolo_data.augment import Renderer, SampleContext, TilePool, instance_rules, usable_hyp
 from fastyolo_data.caching import Tiles
 from fastyolo_data.config import LoaderConfig, check_weights
 from fastyolo_data.datatypes import DataSpec, F32Array, LabelTable, U8Image
@@ -79,8 +79,12 @@ class LabelledImages:
     """
 
     def __init__(self, table: LabelTable, spec: DataSpec, config: LoaderConfig) -> None:
+        if config.augment:
+            config = replace(config, hyp=usable_hyp(config.hyp, config.task, spec, say=True))
         self.config = config
+        self._spec = spec
         self.dialect = config.rules
+        self.rules = instance_rules(self.dialect, config.task, config.hyp, spec)
         if config.rect:
             table = table.take(rect_order(table.hw))
         self.table = table
@@ -109,6 +113,10 @@ class LabelledImages:
         self._asked: dict[int, int] = {}
 
     def _refuse_unbuilt(self) -> None:
+        if self.config.quad and self.config.task != "detect":
+            raise ConfigError(
+                f"quad=True with task={self.config.task!r}: quad batches are for boxes only; switch it off"
+            )
         if not self.augment:
             return
         if self.hyp.cutmix > 0:
@@ -199,8 +207,8 @@ class LabelledImages:
         self.mosaic = False
 
     def set_hyp(self, hyp: Hyp) -> None:
-        """Change the augmentation from the next epoch on."""
-        self.config = replace(self.config, hyp=hyp)
+        """Change the augmentation from the next epoch on; the form of masks stays."""
+        self.config = replace(self.config, hyp=usable_hyp(hyp, self.config.task, self._spec, say=False))
         self._version += 1
 
     @property
@@ -298,7 +306,7 @@ class LabelledImages:
         rows = int(
             max(self.tile_hw.max(), self.imgsz, canvas, 0 if self.batch_shapes is None else self.batch_shapes.max())
         )
-        return SampleContext(self.table, store or self.tiles.acquire(), pool, self.dialect, exact, rows)
+        return SampleContext(self.table, store or self.tiles.acquire(), pool, self.rules, exact, rows)
 
     # ---- single samples ----------------------------------------------------------------------------------------------
 
@@ -306,8 +314,9 @@ class LabelledImages:
         """Make one sample, in the form of the dialect's stock data set; asking again gives the next augmentation.
 
         Returns:
-            Ultralytics: dict with img (3, H, W) uint8, cls (k, 1), bboxes (k, 4), batch_idx (k,) and the meta keys.
-            YOLOv5/7/9: (img, labels (k, 6) with an empty first column, path, shapes).
+            Ultralytics: dict with img (3, H, W) uint8, cls (k, 1), bboxes (k, 4), batch_idx (k,), the meta keys, and
+            what the task adds: masks and sem_masks, keypoints, or (k, 5) bboxes.
+            YOLOv5/7/9: (img, labels (k, 6) with an empty first column, path, shapes), and masks last.
         """
         n = len(self)
         if not -n <= i < n:
@@ -322,10 +331,10 @@ class LabelledImages:
             job.run(0, renderer)
         batch = job.finish()
         if isinstance(batch, dict):
-            one_each = ("img", "im_file", "ori_shape", "ratio_pad", "resized_shape")
+            one_each = ("img", "im_file", "ori_shape", "ratio_pad", "resized_shape", "sem_masks")
             return {k: v[0] if k in one_each else v for k, v in batch.items()}
-        images, targets, paths, shapes = batch  # type: ignore[misc]
-        return images[0], targets, paths[0], shapes[0]
+        images, targets, paths, shapes, *masks = batch
+        return images[0], targets, paths[0], shapes[0], *masks
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but locks and open stores, so that spawned workers of other loaders can have the data set."""

@@ -6,10 +6,11 @@ import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from fastyolo_data.errors import ConfigError
@@ -34,6 +35,8 @@ class Hyp:
         copy_paste: share of the objects with polygons that are pasted once more, mirrored.
         cutmix, paste_in: probabilities; only 0 is carried out so far, anything else is refused where it would act
             (paste_in is YOLOv7's).
+        mask_ratio: how many times smaller than the picture masks are (task "segment").
+        overlap_mask: one mask of instance numbers per picture; else one mask per instance.
     """
 
     hsv_h: float = 0.015
@@ -52,6 +55,8 @@ class Hyp:
     cutmix: float = 0.0
     copy_paste: float = 0.0
     paste_in: float = 0.0
+    mask_ratio: int = 4
+    overlap_mask: bool = True
 
     def __post_init__(self) -> None:
         for name in ("flipud", "fliplr", "bgr", "mosaic", "mixup", "cutmix", "copy_paste", "paste_in"):
@@ -68,6 +73,10 @@ class Hyp:
             object.__setattr__(self, "scale", (float(self.scale[0]), float(self.scale[1])))
         else:
             _check("scale", self.scale, 0.0, 0.99)
+        if isinstance(self.mask_ratio, bool) or not isinstance(self.mask_ratio, Integral) or self.mask_ratio < 1:
+            raise ConfigError(f"hyp mask_ratio={self.mask_ratio!r}: expected a whole number >= 1")
+        if not isinstance(self.overlap_mask, (bool, np.bool_)):
+            raise ConfigError(f"hyp overlap_mask={self.overlap_mask!r}: expected True or False")
 
     def scale_range(self, extra: float = 0.0) -> tuple[float, float]:
         """Lowest and highest zoom factor; `extra` widens a range that is given by one number (Dialect.scale_extra)."""
@@ -149,7 +158,8 @@ class Dialect:
         max_aspect: boxes with this side ratio or more are dropped after the warp.
         box_margin: labels are clipped to [0, side - margin] at the end; negative: not clipped.
         float_pads: validation labels use the unrounded pads of the letterbox.
-        batch_dict: batches are dicts; else tuples of 4.
+        batch_dict: batches are dicts; else tuples of 4, with masks of 5.
+        tasks: what its training code can learn from its own loaders.
     """
 
     name: str
@@ -171,6 +181,7 @@ class Dialect:
     box_margin: float
     float_pads: bool
     batch_dict: bool
+    tasks: tuple[str, ...]
 
 
 _ULTRALYTICS = Dialect(
@@ -193,6 +204,7 @@ _ULTRALYTICS = Dialect(
     box_margin=-1.0,
     float_pads=False,
     batch_dict=True,
+    tasks=("detect", "segment", "pose", "obb"),
 )
 _YOLOV5 = Dialect(
     name="yolov5",
@@ -214,6 +226,7 @@ _YOLOV5 = Dialect(
     box_margin=1e-3,
     float_pads=True,
     batch_dict=False,
+    tasks=("detect", "segment"),
 )
 _YOLOV7 = replace(
     _YOLOV5,
@@ -226,17 +239,27 @@ _YOLOV7 = replace(
     colour_always=True,
     max_aspect=20.0,
     box_margin=-1.0,
+    tasks=("detect",),
 )
 _YOLOV9 = replace(_YOLOV5, name="yolov9", rounding="floor", paste_rule="spared")
 DIALECTS = {d.name: d for d in (_ULTRALYTICS, _YOLOV5, _YOLOV7, _YOLOV9)}
 
 
-def get_dialect(name: str) -> Dialect:
-    """Return the rules of a training code base.
+def get_dialect(name: str, task: str = "detect") -> Dialect:
+    """Return the rules of a training code base for a task.
 
     Raises:
-        ConfigError: the name is unknown.
+        ConfigError: the name is unknown, or its training code has no such task.
     """
-    if isinstance(name, str) and name in DIALECTS:
-        return DIALECTS[name]
-    raise ConfigError(f"dialect={name!r}: expected one of {', '.join(map(repr, DIALECTS))}")
+    if not isinstance(name, str) or name not in DIALECTS:
+        raise ConfigError(f"dialect={name!r}: expected one of {', '.join(map(repr, DIALECTS))}")
+    dialect = DIALECTS[name]
+    if task not in dialect.tasks:
+        others = [d.name for d in DIALECTS.values() if task in d.tasks]
+        raise ConfigError(
+            f"task={task!r} with dialect={name!r}: this dialect has {', '.join(map(repr, dialect.tasks))}, and this "
+            f"task goes with dialect={' or '.join(map(repr, others))}; change one of them"
+        )
+    if task == "segment":  # yolov5 and yolov9: utils/segment/dataloaders.py
+        dialect = replace(dialect, shuffle_tiles=False, polygons_without_mosaic=True)
+    return dialect

@@ -81,7 +81,7 @@ def build_loader(
         drop_last: leave an incomplete last batch out.
         device: "cuda:0" and the like: batches are copied there ahead of time. Default: host memory, page-locked when
             CUDA is available.
-        task: "detect".
+        task: "detect"; with dialect="ultralytics" also "segment", "pose", "obb"; with "yolov5" and "yolov9" "segment".
         dialect: "ultralytics", "yolov5" or "yolov9": rounding, interpolation, colour formula, box filter, batch format.
         single_cls: every class becomes 0.
         classes: keep boxes of these classes only.
@@ -96,7 +96,8 @@ def build_loader(
             that has set up logging gets the messages there instead, from the logger "fastyolo_data".
 
     Returns:
-        A FastLoader. Batches are dicts (ultralytics) or tuples of 4 (yolov5, yolov9), see docs/compatibility.md.
+        A FastLoader. Batches are dicts (ultralytics) or tuples of 4, with masks 5 (the others); see
+        docs/compatibility.md.
 
     Raises:
         ConfigError: an option or the data set is unusable; says what was found, what is allowed, what to do.
@@ -225,7 +226,7 @@ class FastLoader:
     """
 
     def __init__(self, dataset: LabelledImages, *, device: torch.device | None = None) -> None:
-        compile_kernels(jpeg.try_out)
+        compile_kernels(jpeg.try_out, [dataset.config.task])
         config = dataset.config
         self.dataset = dataset
         self.batch_size = config.batch

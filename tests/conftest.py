@@ -40,8 +40,36 @@ def polygon(rng: np.random.Generator, cx: float, cy: float, rx: float, ry: float
     return np.clip(np.stack((cx + rx * r * np.cos(angle), cy + ry * r * np.sin(angle)), 1), 0, 1)
 
 
+def keypoints(rng: np.random.Generator, cx: float, cy: float, rx: float, ry: float) -> np.ndarray:
+    """(5, 3) normalised keypoints in a box and a little around it, with visibility 0, 1 or 2."""
+    xy = np.clip((cx, cy) + rng.uniform(-1.2, 1.2, (5, 2)) * (rx, ry), 0, 1)
+    return np.concatenate((xy, rng.integers(0, 3, (5, 1))), 1)
+
+
+def corners(rng: np.random.Generator, cx: float, cy: float, rx: float, ry: float, h: int, w: int) -> np.ndarray:
+    """(4, 2) normalised corners of a turned rectangle that is not quite a square."""
+    angle = rng.uniform(0, np.pi)
+    along = np.array([np.cos(angle), np.sin(angle)]) * 0.7 * min(rx * w, ry * h)
+    across = np.array([-along[1], along[0]]) * rng.uniform(0.2, 0.8)
+    pixels = np.array([along + across, along - across, -along - across, across - along])
+    return np.clip((cx, cy) + pixels / (w, h), 0, 1)
+
+
+def label_numbers(rng: np.random.Generator, kind: str, cx: float, cy: float, rx: float, ry: float, h: int, w: int):
+    """What follows the class in a label row of an object."""
+    box = (cx, cy, 2 * rx, 2 * ry)
+    if kind == "boxes":
+        return box
+    if kind == "pose":
+        return (*box, *keypoints(rng, cx, cy, rx, ry).ravel())
+    return (polygon(rng, cx, cy, rx, ry) if kind == "polygons" else corners(rng, cx, cy, rx, ry, h, w)).ravel()
+
+
 def write_set(root: Path, kind: str, n: int = 24, seed: int = 0) -> Path:
-    """Write a small data set; kind is "boxes" or "polygons". Sizes, orientations and formats vary; two backgrounds."""
+    """Write a small data set; kind is "boxes", "polygons", "pose" or "obb".
+
+    Sizes, orientations and formats vary; two backgrounds.
+    """
     rng = np.random.default_rng(seed)
     sizes = [(480, 640), (640, 427), (333, 500), (101, 640), (700, 900), (64, 48)]
     for split in ("train", "val"):
@@ -57,12 +85,12 @@ def write_set(root: Path, kind: str, n: int = 24, seed: int = 0) -> Path:
             for _ in range(0 if i % 8 == 6 else int(rng.integers(1, 9))):
                 cx, cy, rx, ry = rng.uniform(0.1, 0.9), rng.uniform(0.1, 0.9), *rng.uniform(0.02, 0.3, 2)
                 rx, ry = min(rx, cx, 1 - cx), min(ry, cy, 1 - cy)
-                box = (cx, cy, 2 * rx, 2 * ry)
-                values = box if kind == "boxes" else polygon(rng, cx, cy, rx, ry).ravel()
+                values = label_numbers(rng, kind, cx, cy, rx, ry, h, w)
                 rows.append(f"{int(rng.integers(0, 3))} " + " ".join(f"{v:.6f}" for v in values))
             label.write_text("\n".join(rows) + "\n")
     path = root / "data.yaml"
-    path.write_text("path: .\ntrain: images/train\nval: images/val\nnames: [a, b, c]\n")
+    pose = "kpt_shape: [5, 3]\nflip_idx: [1, 0, 2, 4, 3]\n" if kind == "pose" else ""
+    path.write_text("path: .\ntrain: images/train\nval: images/val\nnames: [a, b, c]\n" + pose)
     return path
 
 
@@ -76,6 +104,18 @@ def generated_boxes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def generated_polygons(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Yaml of a generated set with polygons."""
     return write_set(tmp_path_factory.mktemp("polygons"), "polygons", seed=1)
+
+
+@pytest.fixture(scope="session")
+def generated_pose(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Yaml of a generated set with keypoints."""
+    return write_set(tmp_path_factory.mktemp("pose"), "pose", seed=2)
+
+
+@pytest.fixture(scope="session")
+def generated_obb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Yaml of a generated set with oriented boxes."""
+    return write_set(tmp_path_factory.mktemp("obb"), "obb", seed=3)
 
 
 @pytest.fixture(scope="session")
@@ -96,8 +136,8 @@ def shared_copy(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture
 def data_yaml(request: pytest.FixtureRequest) -> Path:
-    """Parametrised indirectly with "boxes", "polygons", or the name of a set in ../shared/data."""
-    if request.param in ("boxes", "polygons"):
+    """Parametrised indirectly with a kind of generated set, or the name of a set in ../shared/data."""
+    if request.param in ("boxes", "polygons", "pose", "obb"):
         return request.getfixturevalue(f"generated_{request.param}")
     return request.getfixturevalue("shared_copy")(request.param)
 

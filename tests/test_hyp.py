@@ -26,7 +26,27 @@ def test_defaults_are_those_of_ultralytics():
 
 
 def test_every_value_has_a_range():
-    assert {f.name for f in fields(Hyp)} == set(RANGES)
+    assert {f.name for f in fields(Hyp)} == {*RANGES, "mask_ratio", "overlap_mask"}
+
+
+def test_mask_options():
+    assert (Hyp(mask_ratio=2, overlap_mask=False).mask_ratio, Hyp(mask_ratio=np.int64(1)).mask_ratio) == (2, 1)
+    for bad in (0, -4, 4.0, "4", True, None):
+        with pytest.raises(ConfigError, match="hyp mask_ratio="):
+            Hyp(mask_ratio=bad)
+    for bad in (1, "yes", None):
+        with pytest.raises(ConfigError, match="hyp overlap_mask="):
+            Hyp(overlap_mask=bad)
+
+
+def test_tasks_of_dialects():
+    assert get_dialect("ultralytics", "obb") is get_dialect("ultralytics")
+    for name in ("yolov5", "yolov9"):
+        assert not get_dialect(name, "segment").shuffle_tiles
+        assert get_dialect(name).shuffle_tiles
+    for name, task in (("yolov5", "pose"), ("yolov9", "obb"), ("yolov7", "segment")):
+        with pytest.raises(ConfigError, match=f"task='{task}' with dialect='{name}': this dialect has 'detect'"):
+            get_dialect(name, task)
 
 
 @pytest.mark.parametrize("name", RANGES)
@@ -84,8 +104,8 @@ def test_parse_sources(tmp_path):
 OTHER = [
     "lr0", "lrf", "momentum", "weight_decay", "warmup_epochs", "warmup_momentum", "warmup_bias_lr", "box",
     "cls", "cls_pw", "obj", "obj_pw", "iou_t", "anchor_t", "anchors", "fl_gamma", "label_smoothing",
-    "loss_ota", "dfl", "dfl_pw", "copy_paste_mode", "close_mosaic", "erasing", "auto_augment", "overlap_mask",
-    "mask_ratio", "dropout", "pose", "kobj", "nbs", 3,
+    "loss_ota", "dfl", "dfl_pw", "copy_paste_mode", "close_mosaic", "erasing", "auto_augment",
+    "dropout", "pose", "kobj", "nbs", 3,
 ]  # fmt: skip
 
 

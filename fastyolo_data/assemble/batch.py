@@ -11,8 +11,7 @@ import torch
 
 from fastyolo_data.assemble.buffers import BatchMemory
 from fastyolo_data.assemble.quad import join_quads
-from fastyolo_data.augment import Renderer, SampleContext, join_labels, make_labels
-from fastyolo_data.augment.instances import Instances
+from fastyolo_data.augment import Renderer, SampleContext, Targets, collect_targets, make_labels
 from fastyolo_data.errors import FastYoloError
 from fastyolo_data.plan import AugmentPlan, LetterboxPlan
 
@@ -20,7 +19,7 @@ __all__ = ["BatchJob", "DeviceBatch", "Uploader"]
 
 Plan = AugmentPlan | LetterboxPlan
 Quads = npt.NDArray[np.bool_] | None
-Batch = dict[str, Any] | tuple[torch.Tensor, torch.Tensor, tuple[str, ...], tuple[Any, ...]]
+Batch = dict[str, Any] | tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class BatchJob:
         self._memory = memory
         self._uploader = uploader
         self._quads = quads
-        self._instances: list[Instances | None] = [None] * self.rows
+        self._targets: list[Targets | None] = [None] * self.rows
         # A consumer inside torch.inference_mode() must get ordinary tensors; without workers this is its thread.
         with torch.inference_mode(False):
             self._pixels, self._images = memory.take((self.rows, 3, *plan.out_hw))
@@ -92,7 +91,7 @@ class BatchJob:
             FastYoloError: with the sample's index and file in front of what went wrong.
         """
         try:
-            self._instances[row] = renderer.run(self._plan, row, self._pixels[row])
+            self._targets[row] = renderer.run(self._plan, row, self._pixels[row])
         except Exception as error:
             index = int(self._plan.index[row])
             kind = type(error) if isinstance(error, FastYoloError) else FastYoloError
@@ -107,17 +106,17 @@ class BatchJob:
                 batch = join_quads(batch, self._quads)
             return batch if self._uploader is None else self._uploader.upload(batch)
 
-    def _labels(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sample number, class and box of every label of the batch."""
-        rows = [r for r in self._instances if r is not None]
-        if rows:
-            return join_labels(rows)
-        return make_labels(self._plan, self._context.table, self._context.dialect)
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """Targets of all samples, see collect_targets."""
+        made = [t for t in self._targets if t is not None]
+        if made:
+            return collect_targets(made)
+        labels = make_labels(self._plan, self._context.table, self._context.dialect)
+        return dict(zip(("batch_idx", "cls", "bboxes"), labels, strict=True))
 
     def _as_dict(self) -> dict[str, Any]:
         """Batch of Ultralytics (collate_fn of ultralytics 8.4.190 data/dataset.py)."""
         plan, table = self._plan, self._context.table
-        idx, cls, xywhn = self._labels()
         hw0 = [(int(h), int(w)) for h, w in table.hw[plan.index]]
         gains = [(h / h0, w / w0) for (h0, w0), (h, w) in zip(hw0, _tile_hw(plan).tolist(), strict=True)]
         ratio_pad: list[Any] = gains
@@ -127,23 +126,21 @@ class BatchJob:
                 ((gh * r, gw * r), (int(left), int(top)))
                 for (gh, gw), r, left, top in zip(gains, box.ratio.tolist(), box.left, box.top, strict=True)
             ]
-        label = self._memory.label
-        return {
-            "batch_idx": label(idx),
-            "bboxes": label(xywhn),
-            "cls": label(cls),
+        batch = {
+            **{name: self._memory.label(array) for name, array in self._arrays().items()},
             "im_file": tuple(table.im_files[int(i)] for i in plan.index),
             "img": self._images,
             "ori_shape": tuple(hw0),
             "ratio_pad": tuple(ratio_pad),
             "resized_shape": (plan.out_hw,) * self.rows,
         }
+        return dict(sorted(batch.items()))
 
-    def _as_tuple(self) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...], tuple[Any, ...]]:
-        """Batch of YOLOv5/7/9 (collate_fn of yolov5 7.0 utils/dataloaders.py)."""
+    def _as_tuple(self) -> tuple[Any, ...]:
+        """Batch of YOLOv5/7/9 (collate_fn of yolov5 7.0 utils/dataloaders.py and utils/segment/dataloaders.py)."""
         plan, table = self._plan, self._context.table
-        idx, cls, xywhn = self._labels()
-        targets = self._memory.label(np.concatenate((idx[:, None], cls, xywhn), 1))
+        arrays = self._arrays()
+        targets = np.concatenate((arrays["batch_idx"][:, None], arrays["cls"], arrays["bboxes"]), 1)
         pads = plan.box.pad if isinstance(plan, LetterboxPlan) else plan.label_pads[:, 0, 0]
         shapes: list[Any] = []
         for row, index in enumerate(plan.index):
@@ -153,7 +150,9 @@ class BatchJob:
             h0, w0 = (int(v) for v in table.hw[index])
             h, w = _tile_hw(plan)[row].tolist()
             shapes.append(((h0, w0), ((h / h0, w / w0), (float(pads[row, 0]), float(pads[row, 1])))))
-        return self._images, targets, tuple(table.im_files[int(i)] for i in plan.index), tuple(shapes)
+        files = tuple(table.im_files[int(i)] for i in plan.index)
+        masks = (self._memory.label(arrays["masks"]),) if "masks" in arrays else ()
+        return self._images, self._memory.label(targets), files, tuple(shapes), *masks
 
 
 def _tile_hw(plan: Plan) -> np.ndarray:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from fastyolo_data.assemble.batch import BatchJob
 from fastyolo_data.assemble.buffers import BatchMemory
-from fastyolo_data.augment import Renderer, SampleContext, TilePool
+from fastyolo_data.augment import InstanceRules, Renderer, SampleContext, TilePool
 from fastyolo_data.datatypes import LabelTable, PackedStrings, U8Image
 from fastyolo_data.hyp import Hyp, get_dialect
 from fastyolo_data.plan import SamplePlanner, plan_order
@@ -23,21 +23,22 @@ PATIENCE = 1.5  # seconds; loading compiled kernels from numba's cache takes les
 SIDE = 32
 
 _lock = threading.Lock()
-_done = False
+_done: set[str] = set()
 
 
-def compile_kernels(decode: Callable[[], object]) -> float:
-    """Compile every kernel, or load it from numba's cache; at most once per process.
+def compile_kernels(decode: Callable[[], object], tasks: Iterable[str]) -> float:
+    """Compile the kernels that tasks need, or load them from numba's cache; at most once per process and task.
 
     Args:
         decode: runs the JPEG kernel once, on any bytes.
+        tasks: "detect", "segment", "pose", "obb".
 
     Returns:
         Seconds that it took; 0 if it was done before.
     """
-    global _done
     with _lock:
-        if _done:
+        missing = [t for t in tasks if t not in _done]
+        if not missing:
             return 0.0
         began = time.perf_counter()
         notice = threading.Timer(
@@ -49,8 +50,9 @@ def compile_kernels(decode: Callable[[], object]) -> float:
         notice.start()
         try:
             decode()
-            _make_batches()
-            _done = True
+            for task in missing:
+                _make_batches(task)
+                _done.add(task)
         finally:
             notice.cancel()
         return time.perf_counter() - began
@@ -71,30 +73,36 @@ class _GreyStore:
         """Nothing is held open."""
 
 
-def _make_batches() -> None:
-    """Make an augmented batch with polygons and mixup, and a validation batch."""
+def _make_batches(task: str) -> None:
+    """Make an augmented batch with mixup, and a validation batch with the other form of masks."""
     n = 4
-    hw = np.full((n, 2), SIDE, np.int32)
+    table = _labels(n, task == "pose")
+    dialect = get_dialect("ultralytics")
+    order = plan_order(n, seed=0, epoch=0, shuffle=False, batch=n)
+    tile_hw, hyp = table.hw.astype(np.int64), Hyp(mixup=1.0)
+    for augment in (True, False):
+        rules = InstanceRules(dialect, task, np.arange(table.keypoints.shape[1]), 4, augment)
+        context = SampleContext(table, _GreyStore(), TilePool(n, SIDE * SIDE), rules, False, SIDE)
+        renderer, memory = Renderer(context), BatchMemory(False, 0)
+        planner = SamplePlanner(tile_hw, SIDE, hyp, dialect, 0, augment, augment, 0, None)
+        job = BatchJob(planner.plan(order, 0, 0, n), context, memory, None)
+        for row in range(n):
+            job.run(row, renderer)
+        job.finish()
+
+
+def _labels(n: int, pose: bool) -> LabelTable:
+    """One square per image, as a polygon, or with a keypoint."""
     square = np.array([[0.2, 0.2], [0.8, 0.2], [0.8, 0.8], [0.2, 0.8]], np.float32)
-    table = LabelTable(
+    return LabelTable(
         im_files=PackedStrings.pack(["warm-up"] * n),
-        hw=hw,
+        hw=np.full((n, 2), SIDE, np.int32),
         file_size=np.zeros(n, np.int64),
         mtime_ns=np.zeros(n, np.int64),
         box_offsets=np.arange(n + 1),
         cls=np.zeros(n, np.float32),
         xywhn=np.full((n, 4), 0.5, np.float32),
-        point_offsets=4 * np.arange(n + 1),
-        points=np.tile(square, (n, 1)),
-        keypoints=np.zeros((0, 0, 3), np.float32),
+        point_offsets=np.zeros(0, np.int64) if pose else 4 * np.arange(n + 1),
+        points=np.tile(square, (0 if pose else n, 1)),
+        keypoints=np.ones((n, 1, 3), np.float32) if pose else np.zeros((0, 0, 3), np.float32),
     )
-    dialect = get_dialect("ultralytics")
-    context = SampleContext(table, _GreyStore(), TilePool(n, SIDE * SIDE), dialect, False, SIDE)
-    renderer, memory = Renderer(context), BatchMemory(False, 0)
-    order = plan_order(n, seed=0, epoch=0, shuffle=False, batch=n)
-    for augment in (True, False):
-        planner = SamplePlanner(hw.astype(np.int64), SIDE, Hyp(mixup=1.0), dialect, 0, augment, augment, 0, None)
-        job = BatchJob(planner.plan(order, 0, 0, n), context, memory, None)
-        for row in range(n):
-            job.run(row, renderer)
-        job.finish()

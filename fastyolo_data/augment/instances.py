@@ -7,7 +7,7 @@ Pasting hooks in between: on the canvas before the warp, or on the output pictur
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -83,16 +83,24 @@ class InstanceRules:
         dialect: see hyp.py.
         task: "detect", "segment", "pose" or "obb".
         flip_idx: (K,) int64 keypoint that each keypoint becomes in a flipped picture; empty unless the task is pose.
+        mask_ratio, overlap_mask: see Hyp.
     """
 
     dialect: Dialect
-    task: str
-    flip_idx: I64
+    task: str = "detect"
+    flip_idx: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    mask_ratio: int = 4
+    overlap_mask: bool = True
 
     @property
     def oriented(self) -> bool:
         """Whether polygons are oriented boxes."""
         return self.task == "obb"
+
+    @property
+    def flips_points(self) -> bool:
+        """Whether polygons are flipped with the picture; YOLOv5 flips the finished masks."""
+        return self.dialect.visible_polygons
 
     @property
     def points_on_canvas(self) -> int:
@@ -129,7 +137,7 @@ def place_layer(plan: AugmentPlan, row: int, k: int, table: LabelTable, rules: I
     mosaic = count > 1
     total = rules.points_on_canvas
     out, work = _room(table, plan.tiles[row, k, :count], total)
-    polygons = rules.task != "detect" or mosaic or rules.dialect.polygons_without_mosaic
+    polygons = mosaic or rules.dialect.polygons_without_mosaic
     n = place_instances(
         plan.tiles[row, k],
         count,
@@ -204,7 +212,7 @@ def concat(parts: Sequence[Instances]) -> Instances:
 def finish(instances: Instances, plan: AugmentPlan | LetterboxPlan, row: int, rules: InstanceRules) -> None:
     """Flip as the picture is flipped; boxes become normalised xywh, keypoints normalised. In place.
 
-    Polygons stay in pixels. In the YOLOv5 dialect they are not flipped: it flips finished masks.
+    Polygons stay in pixels.
     """
     augmented = isinstance(plan, AugmentPlan)
     finish_instances(
@@ -215,6 +223,6 @@ def finish(instances: Instances, plan: AugmentPlan | LetterboxPlan, row: int, ru
         rules.dialect.box_margin,
         augmented and bool(plan.flipud[row]),
         augmented and bool(plan.fliplr[row]),
-        rules.dialect.visible_polygons,
+        rules.flips_points,
         rules.flip_idx,
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
@@ -13,10 +10,7 @@ from fastyolo_data.hyp import Dialect
 from fastyolo_data.kernels.boxes import POLYGON_INSIDE, POLYGON_VISIBLE, augment_labels, letterbox_labels
 from fastyolo_data.plan import AugmentPlan, LetterboxPlan
 
-if TYPE_CHECKING:
-    from fastyolo_data.augment.instances import Instances
-
-__all__ = ["join_labels", "make_labels", "read_only"]
+__all__ = ["make_labels", "read_only"]
 
 
 def make_labels(
@@ -58,13 +52,6 @@ def make_labels(
             *out,
         )
     return tuple(a[:n].astype(np.float32) for a in (idx, cls[:, None], xywhn))  # type: ignore[return-value]
-
-
-def join_labels(rows: Sequence[Instances]) -> tuple[F32Array, F32Array, F32Array]:
-    """Collect the finished labels of all samples of a batch, in the form of make_labels."""
-    idx = np.repeat(np.arange(len(rows)), [len(r) for r in rows]).astype(np.float32)
-    cls = np.concatenate([r.cls for r in rows]).astype(np.float32)
-    return idx, cls[:, None], np.concatenate([r.xyxy for r in rows]).astype(np.float32)
 
 
 def _room(plan: AugmentPlan | LetterboxPlan, table: LabelTable) -> int:

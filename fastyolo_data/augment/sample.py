@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from fastyolo_data.augment.compose import CanvasMemory, compose_canvas
 from fastyolo_data.augment.exact import render_exact
-from fastyolo_data.augment.instances import InstanceRules, Instances, finish
+from fastyolo_data.augment.instances import InstanceRules, letterbox
 from fastyolo_data.augment.labels import read_only
 from fastyolo_data.augment.pasting import CanvasPastes, make_instances, may_paste
 from fastyolo_data.augment.pool import PackedTile, TilePool
+from fastyolo_data.augment.targets import Targets, make_targets
 from fastyolo_data.datatypes import LabelTable, U8Image
 from fastyolo_data.hyp import Dialect
 from fastyolo_data.kernels.pack import pack_image
@@ -53,7 +54,7 @@ class SampleContext:
         table: labels.
         store: tiles.
         pool: tiles in use; None without augmentation.
-        dialect: rules.
+        rules: of the dialect and the task.
         exact: use the stock sequence of OpenCV calls instead of the fused kernel.
         row_pixels: the longest row of any tile, canvas or batch image, in pixels.
         timer: what loading costs.
@@ -62,15 +63,15 @@ class SampleContext:
     table: LabelTable
     store: TileStore
     pool: TilePool | None
-    dialect: Dialect
+    rules: InstanceRules
     exact: bool
     row_pixels: int
     timer: LoadTimer = field(default_factory=LoadTimer)
 
     @property
-    def rules(self) -> InstanceRules:
-        """What becomes of instances."""
-        return InstanceRules(self.dialect, "detect", np.zeros(0, np.int64))
+    def dialect(self) -> Dialect:
+        """The dialect's rules."""
+        return self.rules.dialect
 
 
 class Renderer:
@@ -82,30 +83,30 @@ class Renderer:
         self._scratch = make_scratch(context.row_pixels, context.row_pixels)
         self._canvases = CanvasMemory()
 
-    def run(self, plan: AugmentPlan | LetterboxPlan, row: int, dst: U8Image) -> Instances | None:
-        """Make the picture of sample `row` of a plan.
+    def run(self, plan: AugmentPlan | LetterboxPlan, row: int, dst: U8Image) -> Targets | None:
+        """Make the picture of sample `row` of a plan, and its targets unless these are made for the whole batch.
 
         Args:
             dst: (3, H, W) uint8, the sample's place in the batch; fully overwritten.
 
         Returns:
-            The sample's labels when the picture hangs on them (pasting), which is so for all samples of a plan or for
-            none; else None: see make_labels.
+            The sample's targets when there is more to them than boxes, or when the picture hangs on them (pasting),
+            which is so for all samples of a plan or for none; else None: see make_labels.
 
         Raises:
             ImageDecodeError: one of its images cannot be read.
         """
+        table, rules = self._context.table, self._context.rules
+        boxes_only = rules.task == "detect"
         if isinstance(plan, LetterboxPlan):
             self._letterbox(plan, row, dst)
-            return None
-        if not may_paste(plan, self._context.table):
+            return None if boxes_only else make_targets(letterbox(plan, row, table, rules), plan, row, rules)
+        if boxes_only and not may_paste(plan, table):
             self._augment(plan, row, [], dst)
             return None
-        rules = self._context.rules
-        instances, pastes = make_instances(plan, row, self._context.table, rules)
+        instances, pastes = make_instances(plan, row, table, rules)
         self._augment(plan, row, pastes, dst)
-        finish(instances, plan, row, rules)
-        return instances
+        return make_targets(instances, plan, row, rules)
 
     def _load(self, index: int) -> U8Image:
         began = time.perf_counter()

@@ -15,9 +15,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compile everything; a second run only loads."""
     from fastyolo_data.assemble import compile_kernels
+    from fastyolo_data.datatypes import TASKS
     from fastyolo_data.kernels import jpeg
 
-    seconds = compile_kernels(jpeg.try_out)
+    seconds = compile_kernels(jpeg.try_out, TASKS)
     api = jpeg.load()
     decoder = f"libjpeg-turbo ({api.library})" if api is not None else "OpenCV (no libjpeg-turbo 3 was found)"
     print(f"kernels are ready after {seconds:.1f} s; JPEG files are decoded by {decoder}")

@@ -2,7 +2,7 @@
 
 The detection path (boxes.py) makes a whole batch in one call; here each step of a sample is a kernel of its own, so
 that pasting can happen on the canvas, before the warp, and on the finished picture. Boxes and keypoints are float64.
-Polygons carry the float32 values of the stock code up to the warp, because masks truncate them to whole pixels.
+Polygons are rounded to float32 wherever the stock code stores them so, because masks truncate them to whole pixels.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ def _warp_polygon(src, m, out_hw, visible, total, oriented, work, out, box):
     if oriented:
         return clip_oriented(out, n, out_hw[1], out_hw[0], work, box)
     for i in range(n):
-        out[i, 0], out[i, 1] = _clip(out[i, 0], box[0], box[2]), _clip(out[i, 1], box[1], box[3])
+        out[i, 0] = float64(float32(_clip(out[i, 0], box[0], box[2])))
+        out[i, 1] = float64(float32(_clip(out[i, 1], box[1], box[3])))
     return n
 
 
@@ -279,7 +280,7 @@ def letterbox_instances(
 @inline
 def _flip_points(points, size, axis):
     for i in range(points.shape[0]):
-        points[i, axis] = size - points[i, axis]
+        points[i, axis] = float64(float32(size - points[i, axis]))
 
 
 @inline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fastyolo_data.augment import Renderer, SampleContext, TilePool, make_labels
+from fastyolo_data.augment import InstanceRules, Renderer, SampleContext, TilePool, make_labels
 from fastyolo_data.datatypes import LabelTable, PackedStrings
 from fastyolo_data.errors import ImageDecodeError
 from fastyolo_data.hyp import get_dialect
@@ -54,7 +54,7 @@ def samples(planner, plan, exact: bool, store=None):
     pool = TilePool(4, int(planner.tile_hw.prod(1).max()))
     store = store or Tiles(planner.tile_hw)
     table = make_table()
-    renderer = Renderer(SampleContext(table, store, pool, planner.dialect, exact, side))
+    renderer = Renderer(SampleContext(table, store, pool, InstanceRules(planner.dialect), exact, side))
     labels = make_labels(plan, table, planner.dialect)
     out = np.random.default_rng(1).integers(0, 256, (len(plan), 3, *plan.out_hw), dtype=np.uint8)
     for row in range(len(plan)):
@@ -133,7 +133,7 @@ def test_a_broken_tile_is_raised_and_leaves_nothing_pinned():
     with pytest.raises(ImageDecodeError, match="is broken"):
         samples(planner, plan, False, store)
     pool, table = TilePool(4, 64 * 64), make_table()
-    renderer = Renderer(SampleContext(table, store, pool, get_dialect("ultralytics"), False, 64))
+    renderer = Renderer(SampleContext(table, store, pool, InstanceRules(get_dialect("ultralytics")), False, 64))
     dst = np.empty((3, 64, 64), np.uint8)
     failed = 0
     for row in range(N):

@@ -14,7 +14,7 @@ import pytest
 from numba import config
 
 HERE = Path(__file__).parent
-FILES = ["test_warp.py", "test_warp_colour.py", "test_boxes.py", "test_pack.py"]
+FILES = ["test_warp.py", "test_warp_colour.py", "test_boxes.py", "test_pack.py", "test_masks.py", "test_oriented.py"]
 # NumPy scalars warn where unsigned arithmetic wraps, which the packed blends do on purpose.
 WARNINGS = {"NUMBA_BOUNDSCHECK": [], "NUMBA_DISABLE_JIT": ["-W", "ignore::RuntimeWarning"]}
 

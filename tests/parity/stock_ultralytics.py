@@ -27,10 +27,14 @@ from fastyolo_data.plan import AugmentPlan
 
 def stock_dataset(ours: LoadImagesAndLabels, names: tuple[str, ...], img_path: str, **kw) -> YOLODataset:
     """The stock data set over the same images, cache off; checks that both list them in the same order."""
+    data = {"names": dict(enumerate(names)), "nc": len(names), "channels": 3}
+    if len(ours.rules.flip_idx):
+        data |= {"kpt_shape": [len(ours.rules.flip_idx), 3], "flip_idx": ours.rules.flip_idx.tolist()}
+    hyp = copy(DEFAULT_CFG)
+    hyp.mask_ratio, hyp.overlap_mask = ours.hyp.mask_ratio, ours.hyp.overlap_mask
     args = dict(
-        img_path=img_path, imgsz=ours.imgsz, batch_size=ours.config.batch, augment=ours.augment, hyp=copy(DEFAULT_CFG),
-        rect=ours.rect, cache=False, stride=ours.stride, pad=ours.config.pad, task="detect",
-        data={"names": dict(enumerate(names)), "nc": len(names), "channels": 3},
+        img_path=img_path, imgsz=ours.imgsz, batch_size=ours.config.batch, augment=ours.augment, hyp=hyp,
+        rect=ours.rect, cache=False, stride=ours.stride, pad=ours.config.pad, task=ours.config.task, data=data,
     )  # fmt: skip
     stock = YOLODataset(**{**args, **kw})
     assert [str(f) for f in stock.im_files] == ours.im_files
@@ -54,7 +58,8 @@ def _layer(stock: YOLODataset, plan: AugmentPlan, row: int, k: int) -> dict:
         with mock.patch.object(np, "argsort", stable):
             labels = CopyPaste(stock, p=plan.copy_paste, mode="flip")(labels)
     h, w = plan.out_hw
-    perspective = RandomPerspective(perspective=0.001 if plan.projective else 0.0, size=(w, h))
+    amount = 0.001 if plan.projective else 0.0
+    perspective = RandomPerspective(perspective=amount, size=(w, h), preserve_obb=stock.use_obb)
     matrix = plan.matrix[row, k].astype(np.float32)
     perspective._compute_affine_matrix = lambda img, size: (matrix, float(plan.scale[row, k]))
     return perspective(labels)
@@ -75,12 +80,19 @@ def stock_sample(stock: YOLODataset, plan: AugmentPlan, row: int) -> dict:
         with mock.patch.object(np.random, "uniform", lambda a, b, n: gains.copy()):
             labels = RandomHSV(1.0, 1.0, 1.0).apply_image(labels)
     for direction, flag in (("vertical", plan.flipud[row]), ("horizontal", plan.fliplr[row])):
-        labels = RandomFlip(1.0 if flag else 0.0, direction)(labels)
+        labels = RandomFlip(1.0 if flag else 0.0, direction, stock.data.get("flip_idx"))(labels)
     with mock.patch.object(random, "uniform", lambda a, b: 0.0 if plan.bgr[row] else 1.0):
-        return Format(bgr=0.5)(labels)
+        return stock_format(stock, 0.5)(labels)
+
+
+def stock_format(stock: YOLODataset, bgr: float = 0.0) -> Format:
+    """The last transform, as the data set built it for its task."""
+    form = copy(stock.transforms.transforms[-1])
+    form.bgr = bgr
+    return form
 
 
 def stock_letterbox(stock: YOLODataset, index: int) -> dict:
     """The finished stock validation sample of one image."""
     box = LetterBox(new_shape=(stock.imgsz, stock.imgsz), scaleup=False)
-    return Format()(box(stock.get_image_and_label(index)))
+    return stock_format(stock)(box(stock.get_image_and_label(index)))
