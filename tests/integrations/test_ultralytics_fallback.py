@@ -43,8 +43,8 @@ def said(monkeypatch):
 
 
 def ours(lines):
-    """Those that come from us."""
-    return [line for line in lines if line.startswith("fastyolo_data: ")]
+    """Those that come from us, but for the one that Albumentations calls for where it happens to be installed."""
+    return [line for line in lines if line.startswith("fastyolo_data: ") and "default list" not in line]
 
 
 def assert_stock(args, said, words, mode="train", kind=YOLODataset, **kw):
@@ -188,8 +188,8 @@ def test_user_augmentations(generated_boxes, said):
 
     args = Arguments(generated_boxes)
     assert isinstance(args.dataset("train"), FastYOLODataset)
-    assert "default list" in ours(said)[0]
-    said.clear()
+    assert sum("its default list" in line for line in said) == 1
+    assert ours(said) == []
     args.cfg.augmentations = [A.Blur(p=1.0)]
     assert_stock(args, said, "augmentations=")
 

@@ -135,7 +135,8 @@ class FastDataLoader:
     def close(self) -> None:
         """Stop threads and free memory. A later pass starts them again."""
         if self._stock is not None:
-            self._stock.close()
+            if hasattr(self._stock, "close"):  # the loader of 8.3 ends its workers when it is collected
+                self._stock.close()
             self._stock = None
         if self._fast is not None:
             self._fast.close()
