@@ -102,6 +102,7 @@ class LabelledImages:
         self.tiles = Tiles(table, self.tile_hw, spec, config, self.dialect)
         self._refuse_unbuilt()
         self._mosaic = config.augment and not config.rect
+        self._pasting = True
         self._indices: npt.NDArray[np.int64] | None = None
         self._weights: npt.NDArray[np.float64] | None = None
         self._version = 0
@@ -119,8 +120,6 @@ class LabelledImages:
             )
         if not self.augment:
             return
-        if self.hyp.cutmix > 0:
-            raise ConfigError(f"hyp cutmix={self.hyp.cutmix}: not available in this version; set it to 0")
         if self.hyp.paste_in > 0 and self.dialect.name == "yolov7" and self.table.has_polygons:
             raise ConfigError(
                 f"hyp paste_in={self.hyp.paste_in}: not available in this version, and these labels have polygons, so "
@@ -200,6 +199,7 @@ class LabelledImages:
     @mosaic.setter
     def mosaic(self, value: bool) -> None:
         self._mosaic = bool(value) and self.augment and not self.rect
+        self._pasting = bool(value)
         self._version += 1
 
     def close_mosaic(self, hyp: object = None) -> None:
@@ -285,6 +285,7 @@ class LabelledImages:
             mosaic=self._mosaic,
             recent=self._pool_size if c.mosaic_pool == "recent" else 0,
             shapes=self.batch_shapes,
+            pasting=self._pasting and self.table.has_polygons,
         )
 
     @property

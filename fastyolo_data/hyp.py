@@ -32,9 +32,11 @@ class Hyp:
         flipud, fliplr: flip probabilities.
         bgr: probability that the channels stay in BGR order.
         mosaic, mixup: probabilities.
-        copy_paste: share of the objects with polygons that are pasted once more, mirrored.
-        cutmix, paste_in: probabilities; only 0 is carried out so far, anything else is refused where it would act
-            (paste_in is YOLOv7's).
+        cutmix: probability (Ultralytics).
+        copy_paste: share of the objects with polygons that are pasted once more.
+        copy_paste_mode: "flip": mirrored, onto the same picture; "mixup": onto another one, with the probability
+            `copy_paste` (Ultralytics; the others have "flip" only).
+        paste_in: probability (YOLOv7); only 0 is carried out so far, anything else is refused where it would act.
         mask_ratio: how many times smaller than the picture masks are (task "segment").
         overlap_mask: one mask of instance numbers per picture; else one mask per instance.
     """
@@ -54,6 +56,7 @@ class Hyp:
     mixup: float = 0.0
     cutmix: float = 0.0
     copy_paste: float = 0.0
+    copy_paste_mode: str = "flip"
     paste_in: float = 0.0
     mask_ratio: int = 4
     overlap_mask: bool = True
@@ -63,6 +66,8 @@ class Hyp:
             _check(name, getattr(self, name), 0.0, 1.0)
         for name in ("hsv_h", "hsv_s", "hsv_v"):
             _check(name, getattr(self, name), 0.0, 1.0)
+        if self.copy_paste_mode not in ("flip", "mixup"):
+            raise ConfigError(f"hyp copy_paste_mode={self.copy_paste_mode!r}: expected 'flip' or 'mixup'")
         _check("degrees", self.degrees, 0.0, 180.0)
         _check("shear", self.shear, 0.0, 89.0)
         _check("translate", self.translate, 0.0, 1.0)
@@ -102,7 +107,7 @@ class Hyp:
         return replace(cls(), **{k: v for k, v in values.items() if k in known and v is not None})
 
 
-_OTHER_KEYS = frozenset({"copy_paste_mode", "close_mosaic"})
+_OTHER_KEYS = frozenset({"close_mosaic"})
 
 
 def _as_mapping(hyp: Mapping[str, Any] | str | Path | object | None) -> Mapping[str, Any]:
@@ -150,6 +155,7 @@ class Dialect:
         mosaic9: share of the mosaics that have nine pictures instead of four.
         shuffle_tiles: the four mosaic places are filled in random order; else the sample's own image is top left.
         mixup_any: mixup also without mosaic, its partner with a mosaic gate of its own; else only mosaic with mosaic.
+        after_warp: cutmix and copy_paste_mode="mixup" exist.
         paste_rule: which objects copy_paste takes: "random" (random ones, each of which must spare the labels and what
             was pasted before), "spared" (random ones of those that spare the labels), or "least" (of those, the ones
             that cover least).
@@ -174,6 +180,7 @@ class Dialect:
     mosaic9: float
     shuffle_tiles: bool
     mixup_any: bool
+    after_warp: bool
     paste_rule: str
     mix_beta: float
     colour_always: bool
@@ -197,6 +204,7 @@ _ULTRALYTICS = Dialect(
     mosaic9=0.0,
     shuffle_tiles=False,
     mixup_any=True,
+    after_warp=True,
     paste_rule="least",
     mix_beta=32.0,
     colour_always=False,
@@ -219,6 +227,7 @@ _YOLOV5 = Dialect(
     mosaic9=0.0,
     shuffle_tiles=True,
     mixup_any=False,
+    after_warp=False,
     paste_rule="random",
     mix_beta=32.0,
     colour_always=False,

@@ -26,10 +26,13 @@ def test_defaults_are_those_of_ultralytics():
 
 
 def test_every_value_has_a_range():
-    assert {f.name for f in fields(Hyp)} == {*RANGES, "mask_ratio", "overlap_mask"}
+    assert {f.name for f in fields(Hyp)} == {*RANGES, "mask_ratio", "overlap_mask", "copy_paste_mode"}
 
 
 def test_mask_options():
+    assert Hyp(copy_paste_mode="mixup").copy_paste_mode == "mixup"
+    with pytest.raises(ConfigError, match="copy_paste_mode='flop': expected 'flip' or 'mixup'"):
+        Hyp(copy_paste_mode="flop")
     assert (Hyp(mask_ratio=2, overlap_mask=False).mask_ratio, Hyp(mask_ratio=np.int64(1)).mask_ratio) == (2, 1)
     for bad in (0, -4, 4.0, "4", True, None):
         with pytest.raises(ConfigError, match="hyp mask_ratio="):
@@ -104,7 +107,7 @@ def test_parse_sources(tmp_path):
 OTHER = [
     "lr0", "lrf", "momentum", "weight_decay", "warmup_epochs", "warmup_momentum", "warmup_bias_lr", "box",
     "cls", "cls_pw", "obj", "obj_pw", "iou_t", "anchor_t", "anchors", "fl_gamma", "label_smoothing",
-    "loss_ota", "dfl", "dfl_pw", "copy_paste_mode", "close_mosaic", "erasing", "auto_augment",
+    "loss_ota", "dfl", "dfl_pw", "close_mosaic", "erasing", "auto_augment",
     "dropout", "pose", "kobj", "nbs", 3,
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from fastyolo_data.augment.exact import render_exact
+from fastyolo_data.augment.exact import finish_exact, mix_pictures, warp_exact
 from fastyolo_data.cli.bench.demo import DemoSpec, paint_photo
 from fastyolo_data.hyp import Hyp, get_dialect
 from fastyolo_data.kernels.warp import HUE_ADDITIVE, make_scratch, render_sample
@@ -48,7 +48,9 @@ def fused(plan: AugmentPlan, row: int, packed: list[np.ndarray], scratch: np.nda
 def stock(plan: AugmentPlan, row: int, images: list[np.ndarray]) -> np.ndarray:
     """Canvas, paste, warp, mixup, colour, flip, transpose with OpenCV and NumPy."""
     layers = [[images[i] for i in plan.tiles[row, k, : plan.counts[row, k]]] for k in range(2) if plan.counts[row, k]]
-    return np.ascontiguousarray(render_exact(plan, row, layers, True))
+    pictures = [warp_exact(plan, row, k, tiles) for k, tiles in enumerate(layers)]
+    im = pictures[0] if len(pictures) == 1 else mix_pictures(*pictures, plan.ratio[row])
+    return np.ascontiguousarray(finish_exact(im, plan, row, True))
 
 
 def measure(functions: dict[str, Callable[[int], object]], rounds: int) -> dict[str, tuple[float, float]]:

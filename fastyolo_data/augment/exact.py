@@ -1,4 +1,4 @@
-"""The stock sequence of OpenCV calls for one planned sample: slower than the fused kernel, equal to the dialect.
+"""The stock sequence of OpenCV calls, step by step: slower than the fused kernel, equal to the dialect.
 
 Sources: ultralytics 8.4.190 data/augment.py (Mosaic, RandomPerspective, MixUp, RandomHSV, RandomFlip, Format);
 yolov5 7.0 utils/augmentations.py and utils/dataloaders.py.
@@ -14,28 +14,26 @@ import numpy as np
 from fastyolo_data.datatypes import U8Image
 from fastyolo_data.plan import AugmentPlan
 
-__all__ = ["render_exact"]
+__all__ = ["finish_exact", "mix_pictures", "warp_exact"]
 
 GREY = (114, 114, 114, 114)
 
 
-def render_exact(plan: AugmentPlan, row: int, tiles: Sequence[Sequence[U8Image]], additive_hue: bool) -> U8Image:
-    """Carry out one sample of a plan.
+def mix_pictures(a: U8Image, b: U8Image, ratio: float) -> U8Image:
+    """Mixup: ratio parts of a and the rest of b, cut off to whole levels."""
+    return (a * ratio + b * (1 - ratio)).astype(np.uint8)
+
+
+def finish_exact(im: U8Image, plan: AugmentPlan, row: int, additive_hue: bool) -> U8Image:
+    """Colour step, flips and channel order.
 
     Args:
-        plan: the batch.
-        row: sample within it.
-        tiles: for each layer in use, its tiles (h, w, 3) uint8 BGR; only read.
+        im: (H, W, 3) uint8 BGR, the warped and mixed picture; only read.
         additive_hue: hue formula of the dialect.
 
     Returns:
-        (3, H, W) uint8, a new array (not contiguous).
+        (3, H, W) uint8, perhaps a view of im.
     """
-    layers = [_layer(plan, row, k, layer) for k, layer in enumerate(tiles)]
-    im = layers[0]
-    if len(layers) > 1:
-        ratio = plan.ratio[row]
-        im = (im * ratio + layers[1] * (1 - ratio)).astype(np.uint8)
     if plan.hsv_active:
         im = _hsv(im, plan.hsv[row], additive_hue)
     if plan.flipud[row]:
@@ -46,8 +44,15 @@ def render_exact(plan: AugmentPlan, row: int, tiles: Sequence[Sequence[U8Image]]
     return chw if plan.bgr[row] else chw[::-1]
 
 
-def _layer(plan: AugmentPlan, row: int, k: int, tiles: Sequence[U8Image]) -> U8Image:
-    """Canvas, paste and warp."""
+def warp_exact(plan: AugmentPlan, row: int, k: int, tiles: Sequence[U8Image]) -> U8Image:
+    """Canvas, paste and warp of layer k.
+
+    Args:
+        tiles: (h, w, 3) uint8 BGR, those of the layer, or its finished canvas; only read.
+
+    Returns:
+        (H, W, 3) uint8 BGR, a new array.
+    """
     height, width = (int(v) for v in plan.canvas[row, k])
     if len(tiles) == 1 and tiles[0].shape[:2] == (height, width):
         canvas = tiles[0]

@@ -1,4 +1,4 @@
-"""Copy-paste: which objects of a canvas are pasted, and what becomes of its labels.
+"""Copy-paste and cutmix: what the labels of a sample decide about its picture, and what becomes of them.
 
 The number of candidates follows from the labels, so it is not known when the plan is made. The plan holds a key per
 layer instead; the selection is a function of the key and of the labels, the same wherever it is computed.
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from fastyolo_data.augment.cutmix import cut_in
 from fastyolo_data.augment.instances import InstanceRules, Instances, concat, place_layer, warp_layer
 from fastyolo_data.datatypes import LabelTable
 from fastyolo_data.kernels.paste import LIMIT, covered_share, grow_selection
 from fastyolo_data.plan import AugmentPlan, LetterboxPlan
 
-__all__ = ["CanvasPastes", "make_instances", "may_paste", "paste_order", "place_and_paste"]
+__all__ = ["NO_STEPS", "CanvasPastes", "PixelSteps", "make_instances", "may_paste", "paste_order"]
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
@@ -49,22 +50,58 @@ def paste_order(key: np.uint64, n: int) -> I64:
     return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
 
 
-def may_paste(plan: AugmentPlan | LetterboxPlan, table: LabelTable) -> bool:
-    """Whether pasting can act on samples of a plan: it needs outlines."""
-    return isinstance(plan, AugmentPlan) and plan.copy_paste > 0 and table.has_polygons
+@dataclass(frozen=True)
+class PixelSteps:
+    """What the labels of a sample decide about its picture.
+
+    Attributes:
+        canvas: layer -> mirror images that are pasted on its canvas.
+        copies: layer -> (k_i, 2) int32 outlines, on the output picture, of what it gets from the layer three roles on.
+        area: x0 y0 x1 y1 that the cutmix partner replaces; None: nothing.
+    """
+
+    canvas: dict[int, CanvasPastes]
+    copies: dict[int, tuple[I32, ...]]
+    area: tuple[int, int, int, int] | None
+
+    @property
+    def after_warp(self) -> bool:
+        """Whether warped pictures are put together by more than mixup."""
+        return bool(self.copies) or self.area is not None
+
+    def layers(self, plan: AugmentPlan, row: int) -> list[int]:
+        """Layers whose pixels are needed."""
+        mixed = [k for k in (0, 1) if plan.counts[row, k]] + [2] * (self.area is not None)
+        return mixed + [k + 3 for k in mixed if k in self.copies]
+
+
+NO_STEPS = PixelSteps({}, {}, None)
+
+
+def may_paste(plan: AugmentPlan | LetterboxPlan) -> bool:
+    """Whether the pictures of a plan hang on their labels."""
+    return isinstance(plan, AugmentPlan) and (plan.copy_paste > 0 or plan.counts.shape[1] > 2)
 
 
 def make_instances(
     plan: AugmentPlan, row: int, table: LabelTable, rules: InstanceRules
-) -> tuple[Instances, list[CanvasPastes | None]]:
-    """Labels of a sample on its picture, before the flips; and what is pasted on the canvas of each of its layers."""
-    layers: list[Instances] = []
-    pastes: list[CanvasPastes | None] = []
-    for k in np.flatnonzero(plan.counts[row]).tolist():
+) -> tuple[Instances, PixelSteps]:
+    """Labels of a sample on its picture, before the flips; and what they decide about the picture."""
+    canvas, copies = {}, {}
+    layers: dict[int, Instances] = {}
+    for k in np.flatnonzero(plan.counts[row, :3]).tolist():
         placed, pasted = place_and_paste(plan, row, k, table, rules)
-        layers.append(warp_layer(placed, plan, row, k, rules))
-        pastes.append(pasted)
-    return concat(layers), pastes
+        layers[k] = warp_layer(placed, plan, row, k, rules)
+        if pasted is not None:
+            canvas[k] = pasted
+        if plan.counts.shape[1] > 2 and plan.counts[row, k + 3]:
+            other = warp_layer(place_layer(plan, row, k + 3, table, rules), plan, row, k + 3, rules)
+            layers[k], copies[k] = _copy(layers[k], other, plan.copy_paste)
+    out, area = concat([layers[k] for k in (0, 1) if k in layers]), None
+    if 2 in layers:
+        out, area = cut_in(out, layers[2], plan.areas[row], float(plan.area_pick[row]), rules.oriented)
+    copies = {k: v for k, v in copies.items() if v and (k < 2 or area is not None)}
+    return out, PixelSteps(canvas, copies, area)
 
 
 def place_and_paste(
@@ -79,8 +116,12 @@ def place_and_paste(
     mirror = _mirror(placed.take(chosen), width)
     drawn_mirrored = rules.dialect.paste_rule == "least"
     source = mirror if drawn_mirrored else placed.take(chosen)
-    parts = np.split(source.points.astype(np.int32), source.offsets[1:-1])
-    return concat([placed, mirror]), CanvasPastes(tuple(parts), drawn_mirrored)
+    return concat([placed, mirror]), CanvasPastes(_outlines(source), drawn_mirrored)
+
+
+def _outlines(instances: Instances) -> tuple[I32, ...]:
+    """Polygons in whole pixels."""
+    return tuple(np.split(instances.points.astype(np.int32), instances.offsets[1:-1]))
 
 
 def _choose(placed: Instances, plan: AugmentPlan, row: int, k: int, rules: InstanceRules) -> I64:
@@ -90,7 +131,7 @@ def _choose(placed: Instances, plan: AugmentPlan, row: int, k: int, rules: Insta
     ultralytics 8.4.190 (data/augment.py).
     """
     candidates = np.flatnonzero(np.diff(placed.offsets))
-    if not plan.copy_paste or not len(candidates):
+    if not (plan.copy_paste and plan.paste_mirrored and len(candidates)):
         return candidates[:0]
     if not rules.dialect.polygons_without_mosaic and plan.counts[row, k] <= 1:
         return candidates[:0]
@@ -107,6 +148,24 @@ def _choose(placed: Instances, plan: AugmentPlan, row: int, k: int, rules: Insta
     else:
         order = paste_order(key, len(candidates))
     return candidates[order][: round(plan.copy_paste * len(candidates))]
+
+
+def _copy(labels: Instances, other: Instances, share: float) -> tuple[Instances, tuple[I32, ...]]:
+    """Add objects of another picture: a share of those that spare the labels, the ones that cover least first.
+
+    Source: CopyPaste of ultralytics 8.4.190 (data/augment.py), mode "mixup".
+    """
+    candidates = np.flatnonzero(np.diff(other.offsets))
+    if not labels.offsets[-1] or not len(candidates):
+        return labels, ()
+    covered = np.empty(len(other))
+    covered_share(other.xyxy, labels.xyxy, covered)
+    candidates = candidates[covered[candidates] < LIMIT]
+    chosen = candidates[np.argsort(covered[candidates], kind="stable")][: round(share * len(candidates))]
+    if not len(chosen):
+        return labels, ()
+    copied = other.take(chosen)
+    return concat([labels, copied]), _outlines(copied)
 
 
 def _mirror(instances: Instances, width: float) -> Instances:

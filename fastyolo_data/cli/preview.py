@@ -129,6 +129,9 @@ def parse_hyp(file: Path | None, pairs: Sequence[str]) -> Hyp:
             close = difflib.get_close_matches(key, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
             raise ConfigError(f"'{pair}': there is no augmentation {key!r}; {hint}")
+        if isinstance(values[key], str):
+            values[key] = text
+            continue
         try:
             numbers = [float(t) for t in text.strip("()[]").split(",")]
         except ValueError as e:

@@ -1,10 +1,11 @@
-"""Which objects may be pasted: by how much of the labels they would cover."""
+"""Pasted objects: how much of the labels they would cover, and oriented boxes cropped to the pasted area."""
 
 from __future__ import annotations
 
 from fastyolo_data.kernels._jit import inline, kernel
+from fastyolo_data.kernels.oriented import clip_oriented
 
-__all__ = ["LIMIT", "covered_share", "grow_selection"]
+__all__ = ["LIMIT", "covered_share", "crop_oriented", "grow_selection"]
 
 LIMIT = 0.3  # an object is not pasted where it would cover this share of a label (all stock code)
 EPS = 1e-7
@@ -68,3 +69,28 @@ def grow_selection(xyxy, tries, width, out):
             out[n] = tries[t]
             n += 1
     return n
+
+
+@kernel
+def crop_oriented(offsets, points, area, work, xyxy, out, lengths):
+    """Crop oriented boxes to an area of the picture, keeping their direction.
+
+    Args:
+        offsets, points: as in Instances; not modified.
+        area: (4,) float64 x0 y0 x1 y1.
+        work: (3, k, 2) float64 scratch, k >= 2 * the longest polygon + 8.
+        xyxy: (n, 4) float64, updated where a box crosses the border of the area.
+        out: (n, m, 2) float64 points, m >= the longest polygon and 4.
+        lengths: (n,) int64 points of each; 0 where nothing is visible.
+    """
+    for j in range(len(offsets) - 1):
+        n, part = offsets[j + 1] - offsets[j], out[j]
+        for i in range(n):
+            part[i, 0], part[i, 1] = points[offsets[j] + i, 0] - area[0], points[offsets[j] + i, 1] - area[1]
+        for c in range(4):
+            xyxy[j, c] -= area[c % 2]
+        lengths[j] = clip_oriented(part, n, area[2] - area[0], area[3] - area[1], work, xyxy[j])
+        for i in range(lengths[j]):
+            part[i, 0], part[i, 1] = part[i, 0] + area[0], part[i, 1] + area[1]
+        for c in range(4):
+            xyxy[j, c] += area[c % 2]

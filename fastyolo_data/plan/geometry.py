@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from fastyolo_data.hyp import Dialect
 
-__all__ = ["Letterbox", "invert", "letterbox", "mosaic9_layout", "mosaic_layout", "tile_shape", "warp_matrix"]
+__all__ = [
+    "Letterbox",
+    "cut_areas",
+    "invert",
+    "letterbox",
+    "mosaic9_layout",
+    "mosaic_layout",
+    "tile_shape",
+    "warp_matrix",
+]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
@@ -113,6 +122,23 @@ def mosaic9_layout(tile_hw: I64, offset: I64, imgsz: int) -> tuple[F64, F64]:
     x0, y0 = x0 + imgsz - offset[..., 1, None], y0 + imgsz - offset[..., 0, None]
     edges = np.stack((x0, y0, x0 + tile_hw[..., 1], y0 + tile_hw[..., 0]), -1)
     return np.clip(edges, 0, 2 * imgsz).astype(np.float64), np.stack((x0, y0), -1).astype(np.float64)
+
+
+def cut_areas(u: F64, out_hw: tuple[int, int]) -> I64:
+    """Rectangles of random size and place.
+
+    Args:
+        u: (..., 3) uniform numbers: share of the picture that stays, x and y of the middle.
+
+    Returns:
+        (..., 4) int64 x0 y0 x1 y1, clipped to the picture.
+
+    Source: CutMix of ultralytics 8.4.190 (data/augment.py); Beta(1, 1) is uniform.
+    """
+    size = np.array(out_hw[::-1])
+    half = (size * np.sqrt(1.0 - u[..., :1])).astype(np.int64) // 2
+    middle = (u[..., 1:] * size).astype(np.int64)
+    return np.concatenate((np.maximum(middle - half, 0), np.minimum(middle + half, size)), -1)
 
 
 def warp_matrix(

@@ -10,6 +10,8 @@ import fastyolo_data as fy
 from fastyolo_data.assemble import BatchJob, BatchMemory
 from fastyolo_data.augment import Renderer
 from fastyolo_data.augment.compose import GREY, CanvasMemory, compose_canvas
+from fastyolo_data.augment.cutmix import cut_in
+from fastyolo_data.augment.instances import Instances
 from fastyolo_data.augment.pasting import CanvasPastes, paste_order
 from fastyolo_data.kernels.paste import covered_share, grow_selection
 from tests.conftest import paint
@@ -152,3 +154,49 @@ def test_copy_paste_needs_outlines(generated_boxes):
     pasted, labels = _batch(generated_boxes, "yolov5", copy_paste=1.0)
     np.testing.assert_array_equal(plain, pasted)
     np.testing.assert_array_equal(without, labels)
+
+
+@pytest.mark.parametrize(
+    "hyp", [{"cutmix": 1.0}, {"copy_paste": 0.9, "copy_paste_mode": "mixup"}, {"cutmix": 0.7, "copy_paste": 0.7}]
+)
+def test_what_is_put_together_after_the_warp(generated_polygons, hyp):
+    hyp = {"mosaic": 0.5, "mixup": 0.4, "flipud": 0.5, **hyp}
+    _, without = _batch(generated_polygons, "ultralytics", mosaic=0.5, mixup=0.4, flipud=0.5)
+    fast, labels = _batch(generated_polygons, "ultralytics", **hyp)
+    exact, same = _batch(generated_polygons, "ultralytics", "exact", **hyp)
+    np.testing.assert_array_equal(labels, same)
+    assert len(labels) > len(without)
+    difference = np.abs(fast.astype(int) - exact)
+    assert difference.mean() < 1.5
+    assert (difference > 8).mean() < 0.03
+
+
+def _instances(xyxy, polygons: bool) -> Instances:
+    xyxy = np.array(xyxy, float).reshape(-1, 4)
+    n = len(xyxy)
+    corners = xyxy[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 2) if polygons else np.zeros((0, 2))
+    return Instances(np.arange(n, dtype=float), xyxy, np.arange(n + 1) * 4 * polygons, corners, np.zeros((n, 0, 3)))
+
+
+@pytest.mark.parametrize("oriented", [False, True])
+def test_cutmix_takes_a_free_area_and_crops_what_lies_in_it(oriented):
+    labels = _instances([[0, 0, 40, 40]], True)
+    other = _instances([[50, 50, 90, 70], [0, 0, 30, 30], [95, 95, 200, 200], [78, 78, 79, 79]], True)
+    areas = np.array([[30, 30, 80, 80], [60, 40, 80, 90], [41, 0, 42, 1]])  # the first one touches a label
+    out, area = cut_in(labels, other, areas, 0.3, oriented)
+    assert area == (60, 40, 80, 90)
+    assert out.cls.tolist() == [0, 0, 3]
+    np.testing.assert_allclose(out.xyxy, [[0, 0, 40, 40], [60, 50, 80, 70], [78, 78, 79, 79]])
+    points = out.points[out.offsets[1] : out.offsets[2]]
+    np.testing.assert_allclose([points.min(0), points.max(0)], [[60, 50], [80, 70]], atol=1e-9)
+    assert cut_in(labels, other, areas, 0.9, oriented) == (labels, None)  # nothing lies in the last area
+    assert cut_in(labels, other, areas[:1], 0.0, oriented) == (labels, None)
+
+
+def test_cutmix_without_polygons_wants_a_tenth_of_a_box():
+    areas = np.array([[60, 40, 80, 90]])
+    other = _instances([[0, 40, 61, 90], [50, 40, 62, 90]], False)
+    out, _ = cut_in(_instances([[0, 0, 9, 9]], False), other, areas, 0.0, False)
+    assert out.cls.tolist() == [0, 1]  # 1/61 of the first one lies in the area
+    out, _ = cut_in(_instances([[0, 0, 9, 9]], True), other, areas, 0.0, False)
+    assert out.cls.tolist() == [0, 0, 1]

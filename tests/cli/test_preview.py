@@ -135,7 +135,8 @@ def test_same_arguments_give_the_same_file(squares: Path, tmp_path: Path) -> Non
 
 def test_pairs_override_the_hyp_file(tmp_path: Path) -> None:
     (tmp_path / "hyp.yaml").write_text("degrees: 5\nmixup: 0.5\nlr0: 0.01\n")
-    hyp = preview.parse_hyp(tmp_path / "hyp.yaml", ["mixup=1", "scale=0.5,1.5"])
+    hyp = preview.parse_hyp(tmp_path / "hyp.yaml", ["mixup=1", "scale=0.5,1.5", "copy_paste_mode=mixup"])
+    assert hyp.copy_paste_mode == "mixup"
     assert (hyp.degrees, hyp.mixup, hyp.scale) == (5, 1, (0.5, 1.5))
 
 

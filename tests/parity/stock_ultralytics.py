@@ -11,6 +11,7 @@ import numpy as np
 from ultralytics.cfg import DEFAULT_CFG
 from ultralytics.data.augment import (
     CopyPaste,
+    CutMix,
     Format,
     LetterBox,
     MixUp,
@@ -52,17 +53,37 @@ def _layer(stock: YOLODataset, plan: AugmentPlan, row: int, k: int) -> dict:
         draws = iter([0.0, float(centre[0]), float(centre[1])])
         with mock.patch.object(random, "uniform", lambda a, b: next(draws)):
             labels = mosaic(labels)
-    if plan.copy_paste:
-        # The stock code leaves open in which order objects come that cover equally little (ties of an unstable sort).
-        stable = partial(np.argsort, kind="stable")
-        with mock.patch.object(np, "argsort", stable):
-            labels = CopyPaste(stock, p=plan.copy_paste, mode="flip")(labels)
+    if plan.copy_paste and plan.paste_mirrored:
+        labels = _copy_paste(stock, plan, labels, None)
     h, w = plan.out_hw
     amount = 0.001 if plan.projective else 0.0
     perspective = RandomPerspective(perspective=amount, size=(w, h), preserve_obb=stock.use_obb)
     matrix = plan.matrix[row, k].astype(np.float32)
     perspective._compute_affine_matrix = lambda img, size: (matrix, float(plan.scale[row, k]))
-    return perspective(labels)
+    labels = perspective(labels)
+    if k < 3 and plan.counts.shape[1] > 2 and plan.counts[row, k + 3]:
+        labels = _copy_paste(stock, plan, labels, _layer(stock, plan, row, k + 3))
+    return labels
+
+
+def _copy_paste(stock: YOLODataset, plan: AugmentPlan, labels: dict, other: dict | None) -> dict:
+    """Copy-paste of mirror images (other is None), or of objects of another sample."""
+    paste = CopyPaste(stock, p=plan.copy_paste, mode="flip" if other is None else "mixup")
+    paste.pre_transform = lambda labels: other
+    # The stock code leaves open in which order objects come that cover equally little (ties of an unstable sort).
+    stable = partial(np.argsort, kind="stable")
+    with mock.patch.object(np, "argsort", stable), mock.patch.object(random, "uniform", lambda a, b: 0.0):
+        return paste(labels)
+
+
+def _cutmix(stock: YOLODataset, plan: AugmentPlan, row: int, labels: dict) -> dict:
+    cutmix = CutMix(stock, p=1.0)
+    other = _layer(stock, plan, row, 2)
+    cutmix.pre_transform = lambda labels: other
+    areas = iter(plan.areas[row])
+    cutmix._rand_bbox = lambda w, h: next(areas)
+    with mock.patch.object(np.random, "choice", lambda idx: idx[int(plan.area_pick[row] * len(idx))]):
+        return cutmix(labels)
 
 
 def stock_sample(stock: YOLODataset, plan: AugmentPlan, row: int) -> dict:
@@ -75,6 +96,8 @@ def stock_sample(stock: YOLODataset, plan: AugmentPlan, row: int) -> dict:
         params = {"r": float(plan.ratio[row])}
         labels = mixup.apply_instances(mixup.apply_image(labels, params), params)
         labels.pop("mix_labels")
+    if plan.counts.shape[1] > 2 and plan.counts[row, 2]:
+        labels = _cutmix(stock, plan, row, labels)
     if plan.hsv_active:
         gains = plan.hsv[row]
         with mock.patch.object(np.random, "uniform", lambda a, b, n: gains.copy()):

@@ -25,6 +25,8 @@ HYPS = {
     "perspective": {"perspective": 0.001, "degrees": 10.0},
     "mixup": {"mixup": 1.0, "mosaic": 0.5, "bgr": 0.5},
     "copy_paste": {"copy_paste": 0.6, "mosaic": 0.6, "mixup": 0.3, "degrees": 10.0},
+    "cutmix": {"cutmix": 1.0, "mosaic": 0.6, "mixup": 0.3, "degrees": 10.0, "flipud": 0.5},
+    "objects": {"copy_paste": 0.8, "copy_paste_mode": "mixup", "mosaic": 0.6, "mixup": 0.4, "cutmix": 0.5},
     "rect": {"rect": True, "degrees": 5.0},
     "no_colour": {"hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0, "scale": 0.9},
 }

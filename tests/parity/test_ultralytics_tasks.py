@@ -21,6 +21,9 @@ HYPS = {
     "rotation": {"degrees": 30.0, "shear": 8.0, "flipud": 0.5},
     "perspective": {"perspective": 0.001, "degrees": 10.0},
     "mixup": {"mixup": 1.0, "mosaic": 0.5, "flipud": 0.5},
+    "copy_paste": {"copy_paste": 0.6, "mosaic": 0.6, "mixup": 0.3, "degrees": 10.0},
+    "cutmix": {"cutmix": 1.0, "mosaic": 0.6, "degrees": 10.0, "fliplr": 0.5},
+    "objects": {"copy_paste": 0.8, "copy_paste_mode": "mixup", "mosaic": 0.6, "cutmix": 0.5, "flipud": 0.5},
     "rect": {"rect": True, "degrees": 5.0},
 }
 MASKS = [{}, {"overlap_mask": False}, {"mask_ratio": 1}, {"mask_ratio": 2}, {"mask_ratio": 1, "overlap_mask": False}]

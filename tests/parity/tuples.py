@@ -26,7 +26,7 @@ from fastyolo_data.augment import Renderer
 from fastyolo_data.augment.instances import InstanceRules, place_layer
 from fastyolo_data.augment.pasting import _choose, paste_order
 from fastyolo_data.plan import AugmentPlan
-from fastyolo_data.plan import sample as slots
+from fastyolo_data.plan import draws as slots
 
 SIZE = 320
 

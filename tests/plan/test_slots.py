@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastyolo_data.plan import SamplePlanner, plan_order, sample
+from fastyolo_data.plan import SamplePlanner, draws, plan_order, sample
 from fastyolo_data.plan.streams import SAMPLE, Streams
 from tests.plan.planners import make_plan, make_planner
 
@@ -32,18 +32,30 @@ def results(monkeypatch, planner: SamplePlanner, u: np.ndarray) -> dict[str, np.
         patch.setattr(sample, "warp_matrix", spy)
         patch.setattr(SamplePlanner, "_draw", lambda *_: (u[None], np.array([0.4])))
         plan = make_plan(planner, 1, shuffle=False)[1]
-    names = ("counts", "tiles", "rects", "hsv", "flipud", "fliplr", "bgr", "ratio")
+    names = ("counts", "tiles", "rects", "hsv", "flipud", "fliplr", "bgr", "ratio", "paste_key", "areas", "area_pick")
     return {**{k: np.array(getattr(plan, k)) for k in names}, **{k: np.array(v) for k, v in seen.items()}}
 
 
-@pytest.mark.parametrize("dialect", ["ultralytics", "yolov5", "yolov7"])
-def test_each_slot_decides_one_thing(dialect, monkeypatch):
-    planner = make_planner(60, dialect=dialect, hyp=HYP)
+ALL_LAYERS = {"cutmix": 0.7, "copy_paste": 0.7, "copy_paste_mode": "mixup"}
+# Per case: layers; gates (mosaic, one for both layers but in ultralytics; mixup; which kind of mosaic; cutmix; copies);
+# partners (three or eight per layer, the first tile of each other layer) with the places in which they are put.
+CASES = {
+    "ultralytics": (2, 2 + 1, 6 + 1),
+    "ultralytics_all": (6, 6 + 1 + 1 + 3, 18 + 5),
+    "yolov5": (2, 1 + 1, 6 + 1 + 8),
+    "yolov7": (2, 1 + 1 + 2, 16 + 1),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_slot_decides_one_thing(case, monkeypatch):
+    roles, gates, tiles = CASES[case]
+    planner = make_planner(60, dialect=case.split("_")[0], hyp=HYP | (ALL_LAYERS if roles == 6 else {}))
     planner = replace(planner, tile_hw=np.full((60, 2), 320))  # so that other partners leave the layout alone
-    base = 0.5 + np.arange(sample.SLOTS) / 1000
+    base = 0.5 + np.arange(draws.SLOTS) / 1000
     plain = results(monkeypatch, planner, base)
     decides: Counter[str] = Counter()
-    for slot in range(sample.SLOTS):
+    for slot in range(draws.SLOTS):
         changed = set()
         for value in (0.05, 0.95):
             u = base.copy()
@@ -55,18 +67,15 @@ def test_each_slot_decides_one_thing(dialect, monkeypatch):
             changed = {"counts"}
         assert len(changed) <= 1, f"slot {slot} decides {sorted(changed)}"
         decides.update(changed)
-    # Gates: one mosaic gate for both layers but in ultralytics, mixup, and which kind of mosaic each layer is.
-    gates = {"ultralytics": 3, "yolov5": 2, "yolov7": 4}[dialect]
-    # Partners: three or eight per layer and the mixup partner itself; places.
-    tiles = {"ultralytics": 7, "yolov5": 7 + 8, "yolov7": 17}[dialect]
     assert decides == {
-        "counts": gates, "tiles": tiles, "rects": 4, "perspective": 4, "angle": 2,
-        "scale": 2, "shear": 4, "translate": 4, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
+        "counts": gates, "tiles": tiles, "rects": 2 * roles, "perspective": 2 * roles, "angle": roles,
+        "scale": roles, "shear": 2 * roles, "translate": 2 * roles, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
+        "paste_key": roles, "areas": 9, "area_pick": 1,
     }  # fmt: skip
 
 
 def test_number_of_slots():
-    assert (sample.BASE, sample.SLOTS) == (44, 58)  # a new draw is appended: moving slots changes every seeded run
+    assert (draws.BASE, draws.SLOTS) == (44, 176)  # a new draw is appended: moving slots changes every seeded run
 
 
 def test_later_slots_leave_the_first_ones_alone():
@@ -75,5 +84,5 @@ def test_later_slots_leave_the_first_ones_alone():
         planner = make_planner(4, dialect=dialect, hyp={"mixup": 0.5})
         u, _ = planner._draw(plan_order(4, seed=5, epoch=2, shuffle=False, batch=4), 2, 0, 4)
         for i in range(4):
-            np.testing.assert_array_equal(u[i, : sample.BASE], Streams(5, 2).at(SAMPLE, i).random(sample.BASE))
-        assert u[:, sample.BASE :].any() == (dialect == "yolov7")
+            np.testing.assert_array_equal(u[i, : draws.BASE], Streams(5, 2).at(SAMPLE, i).random(draws.BASE))
+        assert u[:, draws.BASE :].any() == (dialect == "yolov7")
