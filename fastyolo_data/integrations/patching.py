@@ -24,7 +24,7 @@ INTEGRATIONS = {kind: f"fastyolo_data.integrations.{kind}" for kind in KINDS}
 
 _LOG = logging.getLogger("fastyolo_data")
 _lock = threading.RLock()  # never held during an import
-_replaced: dict[str, tuple[Any, Any]] = {}  # full name -> (stock object, ours)
+_replaced: list[tuple[str, Any, Any]] = []  # full name, stock object, ours
 _kept: set[str] = set()  # names of modules that were reported as left alone
 
 
@@ -54,7 +54,7 @@ def patch(target: str | None = None) -> tuple[str, ...]:
         if isinstance(module, ModuleType):
             replace_in(module)
     with _lock:
-        return tuple(sorted(_replaced))
+        return _names()
 
 
 def unpatch() -> tuple[str, ...]:
@@ -68,9 +68,9 @@ def unpatch() -> tuple[str, ...]:
     hook.uninstall()
     remove_hook(os.environ)
     with _lock:
-        for stock, ours in _replaced.values():
+        for _, stock, ours in _replaced:
             _swap(ours, stock)
-        names = tuple(sorted(_replaced))
+        names = _names()
         _replaced.clear()
         _kept.clear()
     return names
@@ -86,6 +86,7 @@ def replace_in(module: ModuleType) -> None:
     targets = targets_of(os.environ)
     if options.off or _is_ours(module.__name__):
         return
+    stock = dict(vars(module))  # before looking, so that what another thread does meanwhile is noticed
     try:
         found = recognise(module, trust=bool(options.trust))
         if found is None or not targets & {ALL, found.kind}:
@@ -94,21 +95,26 @@ def replace_in(module: ModuleType) -> None:
             _keep(module, found)
         else:
             integration = importlib.import_module(INTEGRATIONS[found.kind])
-            _apply(module, found, integration.replacements(module, found))
+            _apply(module, found, stock, integration.replacements(module, found))
     except ConfigError:
         raise
     except Exception:  # whatever is wrong with us, the import of training code must not fail because of it
         _tell(logging.WARNING, f"{module.__name__} keeps its own loader, as an error came up", exc_info=True)
 
 
-def _apply(module: ModuleType, found: Recognised, replacements: dict[str, Any]) -> None:
+def _apply(module: ModuleType, found: Recognised, stock: dict[str, Any], replacements: dict[str, Any]) -> None:
     with _lock:
         for name, ours in replacements.items():
-            stock = vars(module)[name]
+            if vars(module).get(name) is not stock[name]:
+                continue  # another thread was here first
             full_name = f"{module.__name__}.{name}"
-            _replaced[full_name] = (stock, ours)
-            _swap(stock, ours)
+            _replaced.append((full_name, stock[name], ours))
+            _swap(stock[name], ours)
             _tell(logging.INFO, f"replaces {full_name} ({found.title})")
+
+
+def _names() -> tuple[str, ...]:
+    return tuple(sorted({name for name, _, _ in _replaced}))
 
 
 def _keep(module: ModuleType, found: Refused) -> None:
