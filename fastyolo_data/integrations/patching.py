@@ -147,7 +147,8 @@ def _tell(level: int, text: str, **kwargs: Any) -> None:
     """Log a line: where the program did not ask for us, to the terminal whatever it does with logging."""
     show_messages(always=hook.installed() == "environment")
     processes = sys.modules.get("multiprocessing.process")
-    child = processes is not None and processes.parent_process() is not None
-    if child or os.environ.get("RANK", "-1") not in ("-1", "0"):
+    forked = processes is not None and processes.parent_process() is not None
+    spawned = "--multiprocessing-fork" in sys.orig_argv  # parent_process() is not set yet while __main__ is imported
+    if forked or spawned or os.environ.get("RANK", "-1") not in ("-1", "0"):
         level = logging.DEBUG  # one process of many is enough
     _LOG.log(level, f"fastyolo_data: {text}", **kwargs)
