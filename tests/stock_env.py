@@ -64,7 +64,7 @@ class StockEnv:
         return Path(sysconfig.get_path("purelib", vars={"base": str(self.folder), "platbase": str(self.folder)}))
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Variables for a subprocess: this checkout importable, settings and fonts in the environment, two threads."""
+        """Variables for a subprocess: this checkout importable, settings and fonts in the environment, one thread."""
         return {
             **{k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV_"))},
             "PYTHONPATH": str(ROOT),
@@ -72,7 +72,7 @@ class StockEnv:
             "YOLO_CONFIG_DIR": str(self.folder / "settings"),
             "YOLO_OFFLINE": "True",
             "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1",  # their checkpoints are whole pickled models
-            "OMP_NUM_THREADS": "2",
+            "OMP_NUM_THREADS": "1",  # quicker for tiny models
             **(extra or {}),
         }
 

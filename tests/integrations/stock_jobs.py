@@ -1,0 +1,106 @@
+"""Trainings and validations with a stock code base in one process: importing it takes longer than one of them.
+
+    python -m fastyolo_data run stock_jobs.py '[{"do": "train", "module": "yolov5.train", "options": {"epochs": 1}}]'
+
+Options are those of the script's command line. "train" runs the training, "validate" runs the validation with this
+loader and, after unpatch(), once more with the stock loader. A line "RESULTS [...]" holds what came out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import fastyolo_data
+from fastyolo_data.loader import FastLoader
+
+COUNTS: Counter[str] = Counter()  # "ours": batches of fastyolo_data, "stock": samples of stock data sets
+
+
+def count_batches() -> None:
+    """Count the batches that fastyolo_data hands over."""
+    original = FastLoader.__iter__
+
+    @functools.wraps(original)
+    def counted(self: FastLoader) -> Iterator[Any]:
+        for batch in original(self):
+            COUNTS["ours"] += 1
+            yield batch
+
+    FastLoader.__iter__ = counted
+
+
+def count_samples() -> None:
+    """Count the samples that data sets of the loaded stock code make in this process (workers=0: in no other)."""
+    for module in list(sys.modules.values()):
+        for name in ("LoadImagesAndLabels", "LoadImagesAndLabelsAndMasks"):
+            kind = vars(module).get(name)
+            if not isinstance(kind, type) or kind.__module__.startswith("fastyolo_data"):
+                continue
+            if "__getitem__" in vars(kind) and not hasattr(kind.__getitem__, "__wrapped__"):
+                kind.__getitem__ = _counted(kind.__getitem__)
+
+
+def _counted(original: Any) -> Any:
+    @functools.wraps(original)
+    def counted(self: Any, index: int) -> Any:
+        COUNTS["stock"] += 1
+        return original(self, index)
+
+    return counted
+
+
+def load(module: str) -> ModuleType:
+    code = importlib.import_module(module)
+    count_samples()
+    COUNTS.clear()
+    return code
+
+
+def train(module: str, options: dict[str, Any]) -> dict[str, Any]:
+    """One training; returns who loaded the batches."""
+    code = load(module)
+    opt = code.parse_opt(True)
+    vars(opt).update(options)
+    code.main(opt, code.Callbacks())  # the default would collect the loggers of all trainings
+    return dict(COUNTS)
+
+
+def validate(module: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Metrics and predictions of the same weights through both loaders, and who loaded the batches."""
+    code = load(module)
+    code.opt = SimpleNamespace(min_items=0)  # YOLOv9's validation reads this global
+    found: dict[str, Any] = {}
+    for name in ("ours", "stock"):
+        COUNTS.clear()
+        (metrics, *_) = code.run(**options, name=name, save_txt=True, save_conf=True, plots=False)
+        files = sorted((Path(options["project"]) / name / "labels").glob("*.txt"))
+        lines = [f"{f.name} {line}" for f in files for line in f.read_text().splitlines()]
+        found[name] = {"metrics": [float(m) for m in metrics], "predictions": lines, "counts": dict(COUNTS)}
+        if name == "ours":
+            found["unpatched"] = fastyolo_data.unpatch()
+    fastyolo_data.patch()
+    found["same_predictions"] = found["ours"].pop("predictions") == found["stock"]["predictions"]
+    found["predictions"] = len(found["stock"].pop("predictions"))
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("jobs", type=json.loads)
+    parser.add_argument("--path", help="folder that holds the scripts, if they are not in a package")
+    arguments = parser.parse_args()
+    sys.argv[1:] = []
+    if arguments.path:
+        sys.path.insert(0, arguments.path)
+    count_batches()
+    steps = {"train": train, "validate": validate}
+    print("RESULTS", json.dumps([steps[j["do"]](j["module"], j["options"]) for j in arguments.jobs]), flush=True)

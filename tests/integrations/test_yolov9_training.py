@@ -1,0 +1,77 @@
+"""The real training and validation of YOLOv9 (PyPI yolov9pip 0.0.4) through `fastyolo run`, on the CPU, tiny model."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.integrations.stock_material import assert_same_validation, results, run_jobs, write_data, write_models
+
+pytestmark = pytest.mark.timeout(900)
+IMGSZ, BATCH = 96, 8
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Folder with models, hyper-parameters and the set boxes/."""
+    folder = write_models(tmp_path_factory.mktemp("yolov9"))
+    write_data(folder / "boxes", "bccd", "boxes")
+    return folder
+
+
+def options(place, name, **more):
+    """Options of one training, by their names in the script."""
+    return {
+        "weights": "", "cfg": str(place / "v9-dual.yaml"), "hyp": str(place / "hyp9.yaml"), "imgsz": IMGSZ,
+        "batch_size": BATCH, "data": str(place / "boxes" / "data.yaml"), "device": "cpu", "workers": 0,
+        "project": str(place / "runs"), "name": name, "epochs": 1, "noplots": True, **more,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(stock_env, place):
+    """Two epochs as a user starts them, without mosaic in the second; what was printed, and the folder of the run."""
+    given = options(place, "script", epochs=2, workers=2, save_period=1, close_mosaic=1)
+    del given["noplots"]
+    switches = [x for k, v in given.items() for x in (f"--{k.replace('_', '-')}", str(v))]
+    script = stock_env.packages / "yolov9" / "train_dual.py"
+    done = stock_env.run(["-m", "fastyolo_data", "run", script, *switches, "--multi-scale"], place, timeout=800)
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout, place / "runs" / "script"
+
+
+def test_script_trains_with_our_loader(place, trained):
+    output, folder = trained
+    assert re.search(r"fastyolo_data: replaces utils\.dataloaders\.create_dataloader \(YOLOv9 .*\)", output)
+    assert output.count("images by yolov9 rules") == 2
+    assert "Closing dataloader mosaic" in output
+    assert len(results(folder)) == 2
+    for file in ("weights/last.pt", "weights/best.pt", "labels.jpg", "train_batch0.jpg", "val_batch0_pred.jpg"):
+        assert (folder / file).stat().st_size
+    assert not list((place / "boxes").rglob("*.cache"))  # the label cache of the stock data set
+
+
+def test_options_resume_and_validation(stock_env, place, trained):
+    weights = trained[1] / "weights"
+    jobs = [
+        {"do": "train", "module": "train_dual", "options": given}
+        for given in (
+            options(place, "weighted", cache="ram", image_weights=True, single_cls=True),
+            options(place, "rect", cache="disk", rect=True, min_items=1),
+            {"resume": str(weights / "epoch0.pt")},
+        )
+    ]
+    validation = {
+        "data": str(place / "boxes" / "data.yaml"), "weights": str(weights / "best.pt"), "imgsz": IMGSZ,
+        "batch_size": 5, "device": "cpu", "workers": 0, "project": str(place / "val"),
+    }  # fmt: skip
+    jobs.append({"do": "validate", "module": "val_dual", "options": validation})
+    (weighted, rect, resumed, validated), output = run_jobs(stock_env, place, jobs, stock_env.packages / "yolov9")
+    # Two batches of training, one of validation after the epoch and one for the best weights.
+    assert weighted == rect == resumed == {"ours": 4}
+    assert len(results(place / "runs" / "weighted")) == len(results(place / "runs" / "rect")) == 1
+    assert len(results(trained[1])) == 3  # a row was added
+    assert "Resuming training from" in output
+    assert_same_validation(validated, images=8)
+    assert not list((place / "boxes").rglob("*.npy"))
