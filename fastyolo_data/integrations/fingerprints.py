@@ -100,8 +100,7 @@ def deciding_functions(module: ModuleType, cls: type) -> dict[str, FunctionType 
     ):
         for method in METHODS:
             if method in vars(owner):
-                function = _plain(vars(owner)[method])
-                found[getattr(function, "__qualname__", f"{owner.__name__}.{method}")] = function
+                found[f"{owner.__name__}.{method}"] = _plain(vars(owner)[method])
     spaces = [vars(module), *(f.__globals__ for f in found.values() if f is not None)]
     warp = _lookup("random_perspective", spaces)
     if isinstance(warp, FunctionType):
