@@ -118,13 +118,6 @@ class LabelledImages:
             raise ConfigError(
                 f"quad=True with task={self.config.task!r}: quad batches are for boxes only; switch it off"
             )
-        if not self.augment:
-            return
-        if self.hyp.paste_in > 0 and self.dialect.name == "yolov7" and self.table.has_polygons:
-            raise ConfigError(
-                f"hyp paste_in={self.hyp.paste_in}: not available in this version, and these labels have polygons, so "
-                "it would act; set it to 0"
-            )
 
     # ---- what training code reads ------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class Hyp:
         copy_paste: share of the objects with polygons that are pasted once more.
         copy_paste_mode: "flip": mirrored, onto the same picture; "mixup": onto another one, with the probability
             `copy_paste` (Ultralytics; the others have "flip" only).
-        paste_in: probability (YOLOv7); only 0 is carried out so far, anything else is refused where it would act.
+        paste_in: probability that objects of other pictures are pasted on the finished one (YOLOv7).
         mask_ratio: how many times smaller than the picture masks are (task "segment").
         overlap_mask: one mask of instance numbers per picture; else one mask per instance.
     """
@@ -156,6 +156,7 @@ class Dialect:
         shuffle_tiles: the four mosaic places are filled in random order; else the sample's own image is top left.
         mixup_any: mixup also without mosaic, its partner with a mosaic gate of its own; else only mosaic with mosaic.
         after_warp: cutmix and copy_paste_mode="mixup" exist.
+        paste_in: paste_in exists.
         paste_rule: which objects copy_paste takes: "random" (random ones, each of which must spare the labels and what
             was pasted before), "spared" (random ones of those that spare the labels), or "least" (of those, the ones
             that cover least).
@@ -181,6 +182,7 @@ class Dialect:
     shuffle_tiles: bool
     mixup_any: bool
     after_warp: bool
+    paste_in: bool
     paste_rule: str
     mix_beta: float
     colour_always: bool
@@ -205,6 +207,7 @@ _ULTRALYTICS = Dialect(
     shuffle_tiles=False,
     mixup_any=True,
     after_warp=True,
+    paste_in=False,
     paste_rule="least",
     mix_beta=32.0,
     colour_always=False,
@@ -228,6 +231,7 @@ _YOLOV5 = Dialect(
     shuffle_tiles=True,
     mixup_any=False,
     after_warp=False,
+    paste_in=False,
     paste_rule="random",
     mix_beta=32.0,
     colour_always=False,
@@ -243,6 +247,7 @@ _YOLOV7 = replace(
     rounding="floor",
     scale_extra=0.1,
     mosaic9=0.2,
+    paste_in=True,
     shuffle_tiles=False,
     mix_beta=8.0,
     colour_always=True,

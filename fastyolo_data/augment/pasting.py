@@ -1,4 +1,4 @@
-"""Copy-paste and cutmix: what the labels of a sample decide about its picture, and what becomes of them.
+"""Copy-paste, cutmix and paste_in: what the labels of a sample decide about its picture, and what becomes of them.
 
 The number of candidates follows from the labels, so it is not known when the plan is made. The plan holds a key per
 layer instead; the selection is a function of the key and of the labels, the same wherever it is computed.
@@ -13,16 +13,15 @@ import numpy.typing as npt
 
 from fastyolo_data.augment.cutmix import cut_in
 from fastyolo_data.augment.instances import InstanceRules, Instances, concat, place_layer, warp_layer
+from fastyolo_data.augment.pastein import Insert, paste_in
 from fastyolo_data.datatypes import LabelTable
 from fastyolo_data.kernels.paste import LIMIT, covered_share, grow_selection
-from fastyolo_data.plan import AugmentPlan, LetterboxPlan
+from fastyolo_data.plan import SOURCES, AugmentPlan, LetterboxPlan, paste_order
 
-__all__ = ["NO_STEPS", "CanvasPastes", "PixelSteps", "make_instances", "may_paste", "paste_order"]
+__all__ = ["NO_STEPS", "CanvasPastes", "PixelSteps", "make_instances", "may_paste"]
 
 I64 = npt.NDArray[np.int64]
 I32 = npt.NDArray[np.int32]
-
-_STEP, _MIX1, _MIX2 = (np.uint64(v) for v in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass(frozen=True)
@@ -39,17 +38,6 @@ class CanvasPastes:
     mirrored: bool
 
 
-def paste_order(key: np.uint64, n: int) -> I64:
-    """A random order of range(n): by the numbers that SplitMix64 makes of a key and a counter.
-
-    Source: G. Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014.
-    """
-    z = np.uint64(key) + np.arange(1, n + 1, dtype=np.uint64) * _STEP
-    z = (z ^ (z >> np.uint64(30))) * _MIX1
-    z = (z ^ (z >> np.uint64(27))) * _MIX2
-    return np.argsort(z ^ (z >> np.uint64(31)), kind="stable")
-
-
 @dataclass(frozen=True)
 class PixelSteps:
     """What the labels of a sample decide about its picture.
@@ -58,11 +46,13 @@ class PixelSteps:
         canvas: layer -> mirror images that are pasted on its canvas.
         copies: layer -> (k_i, 2) int32 outlines, on the output picture, of what it gets from the layer three roles on.
         area: x0 y0 x1 y1 that the cutmix partner replaces; None: nothing.
+        inserts: objects that are pasted on the finished picture.
     """
 
     canvas: dict[int, CanvasPastes]
     copies: dict[int, tuple[I32, ...]]
     area: tuple[int, int, int, int] | None
+    inserts: tuple[Insert, ...]
 
     @property
     def after_warp(self) -> bool:
@@ -74,8 +64,13 @@ class PixelSteps:
         mixed = [k for k in (0, 1) if plan.counts[row, k]] + [2] * (self.area is not None)
         return mixed + [k + 3 for k in mixed if k in self.copies]
 
+    def wanted(self, plan: AugmentPlan, row: int) -> list[tuple[int, int]]:
+        """Tiles whose pixels are needed, as (layer, tile)."""
+        whole = [(k, t) for k in self.layers(plan, row) for t in range(plan.counts[row, k])]
+        return whole + sorted({(item.layer, item.tile) for item in self.inserts})
 
-NO_STEPS = PixelSteps({}, {}, None)
+
+NO_STEPS = PixelSteps({}, {}, None, ())
 
 
 def may_paste(plan: AugmentPlan | LetterboxPlan) -> bool:
@@ -101,7 +96,10 @@ def make_instances(
     if 2 in layers:
         out, area = cut_in(out, layers[2], plan.areas[row], float(plan.area_pick[row]), rules.oriented)
     copies = {k: v for k, v in copies.items() if v and (k < 2 or area is not None)}
-    return out, PixelSteps(canvas, copies, area)
+    inserts: tuple[Insert, ...] = ()
+    if plan.spots.shape[1] and plan.counts[row, SOURCES]:
+        out, inserts = paste_in(out, plan, row, table, rules)
+    return out, PixelSteps(canvas, copies, area, inserts)
 
 
 def place_and_paste(

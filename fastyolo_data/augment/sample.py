@@ -10,6 +10,7 @@ import cv2
 
 from fastyolo_data.augment.instances import InstanceRules, letterbox
 from fastyolo_data.augment.labels import read_only
+from fastyolo_data.augment.pastein import insert_objects
 from fastyolo_data.augment.pasting import NO_STEPS, PixelSteps, make_instances, may_paste
 from fastyolo_data.augment.picture import PictureMaker
 from fastyolo_data.augment.pool import PackedTile, TilePool
@@ -117,16 +118,15 @@ class Renderer:
         pool = self._context.pool
         assert pool is not None, "augmentation needs a tile pool"
         held: list[int] = []
-        layers: dict[int, list[PackedTile]] = {}
+        tiles: dict[tuple[int, int], PackedTile] = {}
         try:
-            for k in steps.layers(plan, row):
-                count = plan.counts[row, k]
-                layers[k] = []
-                wanted = zip(plan.tiles[row, k, :count].tolist(), plan.until[row, k, :count].tolist(), strict=True)
-                for index, until in wanted:
-                    layers[k].append(pool.acquire(index, until, self._load))
-                    held.append(index)
+            for k, t in steps.wanted(plan, row):
+                index = int(plan.tiles[row, k, t])
+                tiles[k, t] = pool.acquire(index, int(plan.until[row, k, t]), self._load)
+                held.append(index)
+            layers = {k: [tiles[k, t] for t in range(plan.counts[row, k])] for k in steps.layers(plan, row)}
             self._pictures.make(plan, row, layers, steps, dst)
+            insert_objects(steps.inserts, tiles, plan, row, dst)
         finally:
             for index in held:
                 pool.release(index)

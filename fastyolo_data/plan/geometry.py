@@ -16,12 +16,15 @@ __all__ = [
     "letterbox",
     "mosaic9_layout",
     "mosaic_layout",
+    "paste_spots",
     "tile_shape",
     "warp_matrix",
 ]
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
+
+SPOT_SKIP = 0.2  # share of the places that paste_in leaves alone
 
 
 def tile_shape(hw: npt.ArrayLike, imgsz: int, dialect: Dialect) -> I64:
@@ -139,6 +142,26 @@ def cut_areas(u: F64, out_hw: tuple[int, int]) -> I64:
     half = (size * np.sqrt(1.0 - u[..., :1])).astype(np.int64) // 2
     middle = (u[..., 1:] * size).astype(np.int64)
     return np.concatenate((np.maximum(middle - half, 0), np.minimum(middle + half, size)), -1)
+
+
+def paste_spots(u: F64, scales: tuple[float, ...], out_hw: tuple[int, int]) -> I64:
+    """Random boxes on a picture, one for each scale; one in five is empty.
+
+    Args:
+        u: (B, n, 5) uniform numbers: gate, height, width, x and y of the middle.
+        scales: n largest shares of the picture's sides.
+
+    Returns:
+        (B, n, 4) int64 x0 y0 x1 y1, clipped to the picture.
+
+    Source: pastein of yolov7 (utils/datasets.py).
+    """
+    hw = np.array(out_hw)
+    size = 1 + (u[..., 1:3] * (np.array(scales)[:, None] * hw).astype(np.int64)).astype(np.int64)
+    low = np.maximum((u[..., 4:2:-1] * (hw + 1)).astype(np.int64) - size // 2, 0)
+    high = np.minimum(low + size, hw)
+    boxes = np.concatenate((low[..., ::-1], high[..., ::-1]), -1)
+    return np.where(u[..., :1] < SPOT_SKIP, 0, boxes)
 
 
 def warp_matrix(

@@ -20,6 +20,7 @@ from fastyolo_data.plan.geometry import (
     letterbox,
     mosaic9_layout,
     mosaic_layout,
+    paste_spots,
     warp_matrix,
 )
 from fastyolo_data.plan.order import EpochOrder
@@ -54,7 +55,7 @@ class LetterboxPlan:
 
 @dataclass(frozen=True)
 class AugmentPlan:
-    """B augmented samples. Axis 1 of the layer arrays: L = 2 or 6 roles, see draws.
+    """B augmented samples. Axis 1 of the layer arrays: L = 2, 6 or 14 roles, see draws.
 
     Attributes:
         index: (B,) image of each sample.
@@ -79,6 +80,8 @@ class AugmentPlan:
         paste_key: (B, L) uint64 what the choice of those objects hangs on (augment/pasting.py).
         areas: (B, 3, 4) int64 x0 y0 x1 y1 of the rectangles that cutmix may replace.
         area_pick: (B,) float64 in [0, 1) which of the usable ones it takes.
+        spots: (B, n, 4) int64 x0 y0 x1 y1 where paste_in may paste; n is 0 without it.
+        spot_pick: (B, n) float64 in [0, 1) which object goes there.
         hsv_active: whether the colour step runs at all.
         projective: whether matrices may have a perspective part (hyp perspective is not 0).
     """
@@ -108,6 +111,8 @@ class AugmentPlan:
     paste_key: npt.NDArray[np.uint64]
     areas: I64
     area_pick: F64
+    spots: I64
+    spot_pick: F64
     hsv_active: bool
     projective: bool
 
@@ -171,7 +176,9 @@ class SamplePlanner:
     @property
     def _roles(self) -> int:
         """Number of layers that are planned."""
-        return draws.ROLES if self._copying or (self.dialect.after_warp and self.hyp.cutmix > 0) else 2
+        if self.dialect.paste_in and self.hyp.paste_in > 0:
+            return draws.ROLES
+        return draws.SOURCES if self._copying or (self.dialect.after_warp and self.hyp.cutmix > 0) else 2
 
     def _draw(self, order: EpochOrder, epoch: int, start: int, stop: int) -> tuple[F64, F64]:
         """Uniform numbers (B, SLOTS) and mixup ratios (B,)."""
@@ -194,6 +201,8 @@ class SamplePlanner:
             places, mosaic = np.argsort(layers[..., draws.PLACES : draws.PLACES + 4], -1), counts[..., None] > 1
             tiles = np.where(mosaic, np.take_along_axis(tiles, places, -1), tiles)
             until = np.where(mosaic, np.take_along_axis(until, places, -1), until)
+        scales = draws.SPOT_SCALES if self._roles == draws.ROLES else ()
+        spots = u[:, draws.SPOTS : draws.SPOTS + len(scales) * draws.SPOT].reshape(len(u), len(scales), draws.SPOT)
         layout = self._layout(tiles, counts, layers, out_hw)
         warp = self._warp(layers, layout["canvas"], out_hw)
         return AugmentPlan(
@@ -212,6 +221,8 @@ class SamplePlanner:
             paste_key=(more[..., draws.PASTE] * 2.0**53).astype(np.uint64),
             areas=cut_areas(u[:, draws.AREAS : draws.AREA_PICK].reshape(-1, 3, 3), out_hw),
             area_pick=u[:, draws.AREA_PICK],
+            spots=paste_spots(spots[..., :5], scales, out_hw),
+            spot_pick=spots[..., 5].copy(),
             hsv_active=bool(self.dialect.colour_always or hyp.hsv_h or hyp.hsv_s or hyp.hsv_v),
             projective=bool(hyp.perspective),
             **layout,
@@ -229,12 +240,15 @@ class SamplePlanner:
         if not self.dialect.mixup_any:
             used[:, 1] &= mosaic[:, 0]
             mosaic[:, 1] = mosaic[:, 0]
-        if self._roles > 2:
+        if self._roles == draws.SOURCES:
             used[:, 2] = (u[:, draws.CUT_GATE] < hyp.cutmix) & self.mosaic
             if self._copying and self.pasting:
                 used[:, 3:] = used[:, :3] & (u[:, draws.COPY_GATE : draws.COPY_GATE + 3] < hyp.copy_paste)
         counts = np.where(mosaic, np.where(more[..., draws.NINE] < 1 - self.dialect.mosaic9, 4, 9), 1)
-        return np.where(used, counts, 0)
+        counts[~used] = 0
+        if self._roles == draws.ROLES:
+            counts[(u[:, draws.PASTE_IN] < hyp.paste_in) & self.pasting, draws.SOURCES :] = 4
+        return counts
 
     def _pick_tiles(self, order: EpochOrder, start: int, partners: F64, heads: F64) -> tuple[I64, I64]:
         """Image of every tile, and how long each is wanted.

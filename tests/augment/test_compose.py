@@ -12,8 +12,9 @@ from fastyolo_data.augment import Renderer
 from fastyolo_data.augment.compose import GREY, CanvasMemory, compose_canvas
 from fastyolo_data.augment.cutmix import cut_in
 from fastyolo_data.augment.instances import Instances
-from fastyolo_data.augment.pasting import CanvasPastes, paste_order
+from fastyolo_data.augment.pasting import CanvasPastes, make_instances
 from fastyolo_data.kernels.paste import covered_share, grow_selection
+from fastyolo_data.plan import paste_order
 from tests.conftest import paint
 from tests.plan.planners import make_plan, make_planner
 from tests.reference.warp import pack
@@ -200,3 +201,37 @@ def test_cutmix_without_polygons_wants_a_tenth_of_a_box():
     assert out.cls.tolist() == [0, 1]  # 1/61 of the first one lies in the area
     out, _ = cut_in(_instances([[0, 0, 9, 9]], True), other, areas, 0.0, False)
     assert out.cls.tolist() == [0, 0, 1]
+
+
+HYP_IN = {"paste_in": 1.0, "flipud": 0.5, "mixup": 0.3, "mosaic": 0.7}
+
+
+def test_paste_in_adds_boxes_where_it_changes_the_picture(generated_polygons):
+    for numerics in ("fast", "exact"):
+        plain, without = _batch(generated_polygons, "yolov7", numerics, **HYP_IN | {"paste_in": 0.0})
+        pasted, labels = _batch(generated_polygons, "yolov7", numerics, **HYP_IN)
+        assert len(labels) > len(without) + 5
+        for row in range(12):
+            old, new = without[without[:, 0] == row], labels[labels[:, 0] == row]
+            np.testing.assert_allclose(new[: len(old)], old, atol=1e-6)
+            free = np.ones((128, 128), bool)
+            for x, y, w, h in new[len(old) :, 2:] * 128:
+                x0, y0, x1, y1 = (round(float(v)) for v in (x - w / 2, y - h / 2, x + w / 2, y + h / 2))
+                assert (pasted[row] != plain[row]).any(0)[y0:y1, x0:x1].mean() > 0.2
+                free[y0:y1, x0:x1] = False
+            np.testing.assert_array_equal(pasted[row][:, free], plain[row][:, free])
+
+
+def test_paste_in_decodes_only_what_it_pastes(generated_polygons, generated_boxes):
+    for yaml, acts in ((generated_polygons, True), (generated_boxes, False)):
+        dataset = fy.build_dataset(
+            yaml, dialect="yolov7", hyp={"paste_in": 1.0, "mosaic": 0.0}, batch=12, imgsz=160, verbose=False
+        )
+        plan, pasted = dataset.planner().plan(dataset.order(0), 0, 0, 12), 0
+        for row in range(12):
+            context = dataset.context()
+            Renderer(context).run(plan, row, np.empty((3, 160, 160), np.uint8))
+            inserts = make_instances(plan, row, dataset.table, dataset.rules)[1].inserts
+            assert context.timer.count <= 1 + len(inserts)  # of up to 33 planned pictures
+            pasted += len(inserts)
+        assert (pasted > 0) == acts

@@ -54,6 +54,21 @@ def test_copy_paste_equals_stock(data_yaml, no_black):
     assert_close(stock.LoadImagesAndLabels, data_yaml, "yolov7", hyp)
 
 
+@pytest.mark.parametrize("data_yaml", ["polygons", "coco_ccby_seg"], indirect=True)
+def test_paste_in_equals_stock(data_yaml, no_black, monkeypatch):
+    sample_segments = stock.sample_segments
+
+    def with_masks(*args, **kw):
+        """The stock masks turn into pictures, as both are views of one array, and lose dark borders when resized."""
+        labels, images, _ = sample_segments(*args, **kw)
+        return labels, images, [np.where(im > 0, 255, 0).astype(np.uint8) for im in images]
+
+    monkeypatch.setattr(stock, "sample_segments", with_masks)
+    hyp = {"paste_in": 0.9, "mosaic": 0.7, "mixup": 0.2, "flipud": 0.5, "degrees": 10.0}
+    assert_exact(stock.LoadImagesAndLabels, data_yaml, "yolov7", hyp)
+    assert_close(stock.LoadImagesAndLabels, data_yaml, "yolov7", hyp)
+
+
 @pytest.mark.parametrize("rect", [False, True])
 @pytest.mark.parametrize("data_yaml", SETS, indirect=True)
 def test_validation_equals_stock(data_yaml, rect):

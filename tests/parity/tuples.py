@@ -24,8 +24,9 @@ import fastyolo_data as fy
 from fastyolo_data.assemble import BatchJob, BatchMemory
 from fastyolo_data.augment import Renderer
 from fastyolo_data.augment.instances import InstanceRules, place_layer
-from fastyolo_data.augment.pasting import _choose, paste_order
-from fastyolo_data.plan import AugmentPlan
+from fastyolo_data.augment.pastein import SHARE
+from fastyolo_data.augment.pasting import _choose
+from fastyolo_data.plan import AugmentPlan, paste_order
 from fastyolo_data.plan import draws as slots
 
 SIZE = 320
@@ -64,7 +65,11 @@ class Script:
     def __init__(self, u: np.ndarray, plan: AugmentPlan, row: int, dataset: fy.LoadImagesAndLabels) -> None:
         self.plan, self.row, self.u, self.dataset = plan, row, u, dataset
         self.v7 = dataset.dialect.name == "yolov7"
-        self.asked = 0
+        self.layers = np.flatnonzero(plan.counts[row]).tolist()
+        self.mosaics = iter([k for k in self.layers if plan.counts[row, k] > 1])
+        self.layer = 0
+        self.heads = iter(plan.tiles[row, self.layers[1:], 0].tolist())
+        self.spot: Iterator[float] | None = None
         self.randoms = self._randoms()
         self.uniforms = self._uniforms()
 
@@ -76,7 +81,12 @@ class Script:
             if self.plan.counts[self.row, 1]:
                 yield from self._nine(1)
         if self.v7:
-            yield 1.0  # paste_in
+            yield self.u[slots.PASTE_IN]
+            for i in range(20 if self.layers[-1] >= slots.SOURCES else 0):
+                at = slots.SPOTS + i * slots.SPOT
+                self.spot = iter(self.u[at + 1 : at + slots.SPOT])
+                yield self.u[at]
+            self.spot = None
         yield self.u[slots.FLIPUD]
         yield self.u[slots.FLIPLR]
 
@@ -85,42 +95,46 @@ class Script:
             yield self.u[slots.BASE + k * slots.MORE_LAYER + slots.NINE]
 
     def _uniforms(self) -> Iterator[float]:
-        for k in range(2):
-            at = k * slots.LAYER
+        for k, u in enumerate(slots.layer_slots(self.u[None], slots.ROLES)[0]):
+            if self.plan.counts.shape[1] <= k or not self.plan.counts[self.row, k]:
+                continue
             if self.plan.counts[self.row, k] > 1:
-                yield from self.u[at + slots.CENTRE : at + slots.CENTRE + 2]
-            yield from self.u[at + slots.PERSPECTIVE : at + slots.PERSPECTIVE + 2]
-            yield self.u[at + slots.ANGLE]
-            yield self.u[at + slots.SCALE]
-            yield from self.u[at + slots.SHEAR : at + slots.SHEAR + 2]
-            yield from self.u[at + slots.TRANSLATE : at + slots.TRANSLATE + 2]
+                yield from u[slots.CENTRE : slots.CENTRE + 2]
+            if k < 2:
+                yield from u[slots.PERSPECTIVE : slots.TRANSLATE + 2]
 
     def _uniform(self, a: float, b: float) -> float:
         return a + (b - a) * next(self.uniforms)
 
     def _tiles(self) -> list[int]:
         """The images of the next mosaic."""
-        k, self.asked = self.asked, self.asked + 1
-        return self.plan.tiles[self.row, k, : self.plan.counts[self.row, k]].tolist()
+        self.layer = next(self.mosaics)
+        return self.plan.tiles[self.row, self.layer, : self.plan.counts[self.row, self.layer]].tolist()
 
     def _choices(self, pool: object, k: int) -> list[int]:
         partners = self._tiles()[1:] if self.v7 else [0] * k  # the others choose, and then shuffle
         assert len(partners) == k
         return partners
 
+    def _randint(self, a: int, b: int) -> int:
+        if self.spot is None:
+            return next(self.heads)
+        return a + int(next(self.spot) * (b - a + 1))
+
     def _shuffle(self, indices: list[int]) -> None:
         indices[:] = self._tiles()
 
     def _sample(self, population: object, k: int) -> list[int]:
         """Objects that copy-paste tries, by their numbers in the stock code, which counts boxes without area too."""
-        layer, rules = self.asked - 1, InstanceRules(self.dataset.dialect, "detect", np.zeros(0, np.int64))
+        layer, rules = self.layer, InstanceRules(self.dataset.dialect, "detect", np.zeros(0, np.int64))
         placed = place_layer(self.plan, self.row, layer, self.dataset.table, rules)
         number = np.flatnonzero(~flat_boxes(self.plan, self.row, layer, self.dataset))
         assert len(number) == len(placed)
         if rules.dialect.paste_rule == "spared":
             return number[_choose(placed, self.plan, self.row, layer, rules)].tolist()
         tries = paste_order(self.plan.paste_key[self.row, layer], len(placed))
-        return number[tries[: round(self.plan.copy_paste * len(placed))]].tolist()
+        share = SHARE if layer >= slots.SOURCES else self.plan.copy_paste
+        return number[tries[: round(share * len(placed))]].tolist()
 
     def run(self, stock: object, index: int) -> tuple:
         """The stock sample of image `index`, which is the plan's row."""
@@ -130,7 +144,7 @@ class Script:
             (random, "choices"): self._choices,
             (random, "shuffle"): self._shuffle,
             (random, "sample"): self._sample,
-            (random, "randint"): lambda a, b: int(self.plan.tiles[self.row, 1, 0]),
+            (random, "randint"): self._randint,
             (np.random, "beta"): lambda a, b: float(self.plan.ratio[self.row]),
             (np.random, "uniform"): lambda a, b, n: 2.0 * self.u[slots.HSV : slots.HSV + 3] - 1.0,
         }
@@ -143,7 +157,7 @@ class Script:
 def make_stock(kind: type, data_yaml: Path, dialect: str, split: str = "train", batch: int = 12, **kw) -> object:
     """A stock data set; its label cache is not used again, as YOLOv7 trusts any and newer torch refuses it."""
     (data_yaml.parent / "labels" / f"{split}.cache").unlink(missing_ok=True)
-    hyp = {k: getattr(fy.Hyp(), k) for k in fy.Hyp.__dataclass_fields__} | {"paste_in": 0.0} | kw.pop("hyp", {})
+    hyp = {k: getattr(fy.Hyp(), k) for k in fy.Hyp.__dataclass_fields__} | kw.pop("hyp", {})
     return kind(str(data_yaml.parent / "images" / split), SIZE, batch, hyp=hyp, **kw)
 
 

@@ -32,27 +32,35 @@ def results(monkeypatch, planner: SamplePlanner, u: np.ndarray) -> dict[str, np.
         patch.setattr(sample, "warp_matrix", spy)
         patch.setattr(SamplePlanner, "_draw", lambda *_: (u[None], np.array([0.4])))
         plan = make_plan(planner, 1, shuffle=False)[1]
-    names = ("counts", "tiles", "rects", "hsv", "flipud", "fliplr", "bgr", "ratio", "paste_key", "areas", "area_pick")
+    names = ("counts", "tiles", "rects", "hsv", "flipud", "fliplr", "bgr", "ratio")
+    names += ("paste_key", "areas", "area_pick", "spots", "spot_pick")
     return {**{k: np.array(getattr(plan, k)) for k in names}, **{k: np.array(v) for k, v in seen.items()}}
 
 
-ALL_LAYERS = {"cutmix": 0.7, "copy_paste": 0.7, "copy_paste_mode": "mixup"}
-# Per case: layers; gates (mosaic, one for both layers but in ultralytics; mixup; which kind of mosaic; cutmix; copies);
-# partners (three or eight per layer, the first tile of each other layer) with the places in which they are put.
 CASES = {
+    "ultralytics": {},
+    "ultralytics_all": {"cutmix": 0.7, "copy_paste": 0.7, "copy_paste_mode": "mixup"},
+    "yolov5": {},
+    "yolov7": {},
+    "yolov7_all": {"paste_in": 0.7},
+}
+# Layers; gates (mosaic, one for both layers but in ultralytics; mixup; which kind of mosaic; cutmix; copies; paste_in);
+# partners (three or eight per layer, the first tile of each other layer) with the places in which they are put.
+EXPECTED = {
     "ultralytics": (2, 2 + 1, 6 + 1),
     "ultralytics_all": (6, 6 + 1 + 1 + 3, 18 + 5),
     "yolov5": (2, 1 + 1, 6 + 1 + 8),
     "yolov7": (2, 1 + 1 + 2, 16 + 1),
+    "yolov7_all": (14, 1 + 1 + 2 + 1, 14 * 8 + 13),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_slot_decides_one_thing(case, monkeypatch):
-    roles, gates, tiles = CASES[case]
-    planner = make_planner(60, dialect=case.split("_")[0], hyp=HYP | (ALL_LAYERS if roles == 6 else {}))
-    planner = replace(planner, tile_hw=np.full((60, 2), 320))  # so that other partners leave the layout alone
-    base = 0.5 + np.arange(draws.SLOTS) / 1000
+    roles, gates, tiles = EXPECTED[case]
+    planner = make_planner(600, dialect=case.split("_")[0], hyp=HYP | CASES[case])
+    planner = replace(planner, tile_hw=np.full((600, 2), 320))  # so that other partners leave the layout alone
+    base = 0.5 + np.arange(draws.SLOTS) / 4000
     plain = results(monkeypatch, planner, base)
     decides: Counter[str] = Counter()
     for slot in range(draws.SLOTS):
@@ -71,11 +79,12 @@ def test_each_slot_decides_one_thing(case, monkeypatch):
         "counts": gates, "tiles": tiles, "rects": 2 * roles, "perspective": 2 * roles, "angle": roles,
         "scale": roles, "shear": 2 * roles, "translate": 2 * roles, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
         "paste_key": roles, "areas": 9, "area_pick": 1,
+        **({"spots": 100, "spot_pick": 20} if case == "yolov7_all" else {}),
     }  # fmt: skip
 
 
 def test_number_of_slots():
-    assert (draws.BASE, draws.SLOTS) == (44, 176)  # a new draw is appended: moving slots changes every seeded run
+    assert (draws.BASE, draws.SLOTS) == (44, 505)  # a new draw is appended: moving slots changes every seeded run
 
 
 def test_later_slots_leave_the_first_ones_alone():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fastyolo_data.plan.geometry import paste_spots
 from tests.plan.planners import make_planner, many
 from tests.plan.test_draws import assert_share, assert_uniform, join
 
@@ -66,3 +67,32 @@ def test_colour_step_always_runs():
     off = {"hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0}
     for dialect, runs in (("yolov7", True), ("yolov5", False), ("ultralytics", False)):
         assert many(make_planner(4, dialect=dialect, hyp=off), 1)[0].hsv_active is runs
+
+
+def test_paste_in():
+    """Eight mosaics of four with images of their own, or none; places as the stock code draws them."""
+    plans = many(make_planner(400, dialect="yolov7", hyp={"paste_in": 0.4, "mosaic": 0.5}), 10)
+    counts = join(plans, "counts")
+    sources = counts[:, 6:]
+    assert sources.shape[1] == 8
+    assert ((sources == 4).all(1) | (sources == 0).all(1)).all()
+    assert_share(sources[:, 0] == 4, 0.4)
+    assert_share(sources[counts[:, 0] == 1, 0] == 4, 0.4)  # without mosaic as well
+    assert not counts[:, 2:6].any()
+    heads = join(plans, "tiles")[:, 6:, 0]
+    assert (heads[:, 0] == heads[:, 1]).mean() < 0.02
+    assert not many(make_planner(40, dialect="yolov7", hyp={"paste_in": 1.0}, pasting=False), 1)[0].counts[:, 6:].any()
+    assert many(make_planner(4, dialect="yolov5", hyp={"paste_in": 1.0}), 1)[0].spots.shape == (4, 0, 4)
+
+
+def test_places_of_paste_in():
+    rng = np.random.default_rng(0)
+    u, scales, seen = rng.random((200, 3, 5)), (0.75, 0.25, 0.0625), 0
+    for row, spots in zip(u, paste_spots(u, scales, (320, 160)), strict=True):
+        for (gate, a, b, c, d), scale, spot in zip(row, scales, spots, strict=True):
+            h, w = 1 + int(a * int(320 * scale)), 1 + int(b * int(160 * scale))
+            x, y = max(int(c * 161) - w // 2, 0), max(int(d * 321) - h // 2, 0)
+            want = [0] * 4 if gate < 0.2 else [x, y, min(x + w, 160), min(y + h, 320)]
+            assert spot.tolist() == want
+            seen += gate < 0.2
+    assert 80 < seen < 160
