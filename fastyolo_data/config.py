@@ -131,7 +131,7 @@ class LoaderConfig:
             imgsz=_imgsz(imgsz, stride),
             batch=_whole("batch", batch, 1),
             augment=augment,
-            hyp=Hyp.parse(hyp),
+            hyp=_hyp(hyp, task, stride if rect else imgsz),
             cache=_cache(cache),
             cache_dir=_folder(cache_dir),
             workers=min(cpu_count(), _MAX_WORKERS) if workers is None else _whole("workers", workers, 0),
@@ -162,6 +162,14 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
     if not isinstance(value, str) or value not in allowed:
         raise ConfigError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}")
     return value
+
+
+def _hyp(value: Hyp | Mapping[str, Any] | str | Path | None, task: str, side: int) -> Hyp:
+    """Hyper-parameters; side: the shortest that a picture can have."""
+    hyp = Hyp.parse(value)
+    if task == "segment" and hyp.mask_ratio > side:
+        raise ConfigError(f"hyp mask_ratio={hyp.mask_ratio}: masks of pictures of {side} px would be empty; lower it")
+    return hyp
 
 
 def _flag(name: str, value: object) -> bool:

@@ -9,14 +9,37 @@ import numpy.typing as npt
 from fastyolo_data.augment.instances import Instances
 from fastyolo_data.kernels.masks import draw_masks, merge_masks, stack_masks
 
-__all__ = ["make_masks"]
+__all__ = ["MaskMemory", "make_masks"]
 
 I64 = npt.NDArray[np.int64]
 Masks = tuple[npt.NDArray[np.uint8], I64, I64]  # pool, cells, areas; see draw_masks
 
 
+class MaskMemory:
+    """Scratch of one worker thread: fresh memory of this size would cost more page faults than drawing costs time."""
+
+    def __init__(self) -> None:
+        self.full = np.zeros((0, 0), np.uint8)
+        self.vertices = np.empty((0, 2), np.int64)
+        self.rows = np.empty((2, 0), np.int64)
+        self.crossings = np.empty(0, np.int64)
+        self.pool = np.empty(0, np.uint8)
+
+    def fit(self, out_hw: tuple[int, int], longest: int, cells: int) -> None:
+        """Make everything large enough for a picture, its longest polygon and the masks of all its instances."""
+        if self.full.shape != out_hw:
+            self.full = np.zeros(out_hw, np.uint8)
+            self.rows = np.empty((2, out_hw[0] + 2), np.int64)
+        if len(self.vertices) < longest:
+            self.vertices = np.empty((longest, 2), np.int64)
+        if len(self.crossings) < longest * out_hw[0]:
+            self.crossings = np.empty(longest * out_hw[0], np.int64)
+        if len(self.pool) < cells:
+            self.pool = np.empty(cells, np.uint8)
+
+
 def make_masks(
-    instances: Instances, out_hw: tuple[int, int], ratio: int, overlap: bool, classes: bool
+    instances: Instances, out_hw: tuple[int, int], ratio: int, overlap: bool, classes: bool, memory: MaskMemory
 ) -> tuple[I64 | None, npt.NDArray, npt.NDArray[np.float32]]:
     """Draw the polygons of at least one instance.
 
@@ -26,6 +49,7 @@ def make_masks(
         ratio: how much smaller the masks are.
         overlap: one picture of instance numbers; else one picture per instance.
         classes: whether the picture of classes is wanted (Ultralytics' sem_masks).
+        memory: scratch; nothing that is returned lies in it.
 
     Returns:
         Order in which the instances must be listed (largest first, under overlap), else None; masks (1, h, w) uint8 or,
@@ -33,7 +57,7 @@ def make_masks(
     """
     n, hw = len(instances), (out_hw[0] // ratio, out_hw[1] // ratio)
     exact = ratio == 1 or (ratio % 2 == 0 and out_hw[0] % ratio == 0 and out_hw[1] % ratio == 0)
-    pool, cells, areas = _draw(instances, out_hw, ratio if exact else 1)
+    pool, cells, areas = _draw(instances, out_hw, ratio if exact else 1, memory)
     if not exact:
         pool, cells, areas = _resize(pool, cells, out_hw, hw)
     sem = np.zeros(hw if classes else (0, 0), np.float32)
@@ -49,24 +73,24 @@ def make_masks(
     return order, masks, sem
 
 
-def _draw(instances: Instances, out_hw: tuple[int, int], ratio: int) -> Masks:
+def _draw(instances: Instances, out_hw: tuple[int, int], ratio: int, memory: MaskMemory) -> Masks:
     n, (h, w) = len(instances), out_hw
     longest = int(np.diff(instances.offsets).max())
-    pool = np.empty(n * (h // ratio) * (w // ratio), np.uint8)
+    memory.fit(out_hw, longest, n * (h // ratio) * (w // ratio))
     cells, areas = np.empty((n, 5), np.int64), np.empty(n, np.int64)
     draw_masks(
         instances.offsets,
         instances.points,
         ratio,
-        np.zeros((h, w), np.uint8),
-        np.empty((longest, 2), np.int64),
-        np.empty((2, h + 2), np.int64),
-        np.empty(longest * h, np.int64),
-        pool,
+        memory.full,
+        memory.vertices,
+        memory.rows,
+        memory.crossings,
+        memory.pool,
         cells,
         areas,
     )
-    return pool, cells, areas
+    return memory.pool, cells, areas
 
 
 def _resize(pool: npt.NDArray[np.uint8], cells: I64, out_hw: tuple[int, int], hw: tuple[int, int]) -> Masks:

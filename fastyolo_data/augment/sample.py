@@ -10,6 +10,7 @@ import cv2
 
 from fastyolo_data.augment.instances import InstanceRules, letterbox
 from fastyolo_data.augment.labels import read_only
+from fastyolo_data.augment.masks import MaskMemory
 from fastyolo_data.augment.pastein import insert_objects
 from fastyolo_data.augment.pasting import NO_STEPS, PixelSteps, make_instances, may_paste
 from fastyolo_data.augment.picture import PictureMaker
@@ -74,6 +75,7 @@ class Renderer:
         self._context = context
         self._reader: TileReader = context.store.reader()
         self._pictures = PictureMaker(context.dialect.additive_hue, context.exact, context.row_pixels)
+        self._masks = MaskMemory()
 
     def run(self, plan: AugmentPlan | LetterboxPlan, row: int, dst: U8Image) -> Targets | None:
         """Make the picture of sample `row` of a plan, and its targets unless these are made for the whole batch.
@@ -92,13 +94,15 @@ class Renderer:
         boxes_only = rules.task == "detect"
         if isinstance(plan, LetterboxPlan):
             self._letterbox(plan, row, dst)
-            return None if boxes_only else make_targets(letterbox(plan, row, table, rules), plan, row, rules)
+            if boxes_only:
+                return None
+            return make_targets(letterbox(plan, row, table, rules), plan, row, rules, self._masks)
         if boxes_only and not may_paste(plan):
             self._augment(plan, row, NO_STEPS, dst)
             return None
         instances, steps = make_instances(plan, row, table, rules)
         self._augment(plan, row, steps, dst)
-        return make_targets(instances, plan, row, rules)
+        return make_targets(instances, plan, row, rules, self._masks)
 
     def _load(self, index: int) -> U8Image:
         began = time.perf_counter()

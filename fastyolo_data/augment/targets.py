@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastyolo_data.augment.instances import InstanceRules, Instances, finish
-from fastyolo_data.augment.masks import make_masks
+from fastyolo_data.augment.masks import MaskMemory, make_masks
 from fastyolo_data.datatypes import DataSpec
 from fastyolo_data.hyp import Dialect, Hyp
 from fastyolo_data.kernels.instances import fit_oriented
@@ -68,15 +68,22 @@ def instance_rules(dialect: Dialect, task: str, hyp: Hyp, spec: DataSpec) -> Ins
     return InstanceRules(dialect, task, flip_idx, int(hyp.mask_ratio), bool(hyp.overlap_mask))
 
 
-def make_targets(instances: Instances, plan: AugmentPlan | LetterboxPlan, row: int, rules: InstanceRules) -> Targets:
-    """Turn the instances of a sample (on its picture, before the flips; changed in place) into its targets."""
+def make_targets(
+    instances: Instances, plan: AugmentPlan | LetterboxPlan, row: int, rules: InstanceRules, memory: MaskMemory
+) -> Targets:
+    """Turn the instances of a sample into its targets.
+
+    Args:
+        instances: on the picture, before the flips; changed in place.
+        memory: scratch.
+    """
     finish(instances, plan, row, rules)
     if rules.task == "obb":
         return Targets(instances.cls, _oriented_boxes(instances, plan))
     if rules.task == "pose":
         return Targets(instances.cls, instances.xyxy, instances.keypoints)
     if rules.task == "segment":
-        return _with_masks(instances, plan, row, rules)
+        return _with_masks(instances, plan, row, rules, memory)
     return Targets(instances.cls, instances.xyxy)
 
 
@@ -107,14 +114,16 @@ def _smallest_rectangle(points: npt.NDArray[np.float32]) -> tuple[float, ...]:
     return cx, cy, max(w, h), min(w, h), theta
 
 
-def _with_masks(instances: Instances, plan: AugmentPlan | LetterboxPlan, row: int, rules: InstanceRules) -> Targets:
+def _with_masks(
+    instances: Instances, plan: AugmentPlan | LetterboxPlan, row: int, rules: InstanceRules, memory: MaskMemory
+) -> Targets:
     cls, boxes = instances.cls, instances.xyxy
     sem = rules.dialect.batch_dict
     if not len(instances):
         h, w = (side // rules.mask_ratio for side in plan.out_hw)
         masks = np.zeros((int(rules.overlap_mask), h, w), np.uint8)
         return Targets(cls, boxes, None, masks, np.zeros((h, w), np.float32) if sem else None)
-    order, masks, classes = make_masks(instances, plan.out_hw, rules.mask_ratio, rules.overlap_mask, sem)
+    order, masks, classes = make_masks(instances, plan.out_hw, rules.mask_ratio, rules.overlap_mask, sem, memory)
     if order is not None:
         cls, boxes = cls[order], boxes[order]
     if isinstance(plan, AugmentPlan) and not rules.flips_points:

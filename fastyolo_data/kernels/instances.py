@@ -39,6 +39,12 @@ def _clip_box(box, width, height):
 
 
 @inline
+def _clip_points(points, n, width, height):
+    for i in range(n):
+        points[i, 0], points[i, 1] = _clip(points[i, 0], 0.0, width), _clip(points[i, 1], 0.0, height)
+
+
+@inline
 def _clip_keypoints(keypoints, width, height):
     """Keypoints outside become invisible and move to the border."""
     for i in range(keypoints.shape[0]):
@@ -151,8 +157,7 @@ def place_instances(
                         continue
                 _clip_box(box, canvas[1], canvas[0])
                 if not oriented:
-                    for i in range(length):
-                        part[i, 0], part[i, 1] = _clip(part[i, 0], 0.0, canvas[1]), _clip(part[i, 1], 0.0, canvas[0])
+                    _clip_points(part, length, canvas[1], canvas[0])
                 if len(keypoints) > 0:
                     _clip_keypoints(out_keypoints[n], canvas[1], canvas[0])
             if box[2] <= box[0] or box[3] <= box[1]:
@@ -164,6 +169,19 @@ def place_instances(
 
 
 @inline
+def _project_points(m, points, n):
+    """Warp points[:n] in place; affine maps need no division."""
+    if m[2, 0] != 0.0 or m[2, 1] != 0.0 or m[2, 2] != 1.0:
+        for i in range(n):
+            points[i, 0], points[i, 1] = project(m, points[i, 0], points[i, 1])
+        return
+    a, b, c, d, e, f = m[0, 0], m[0, 1], m[0, 2], m[1, 0], m[1, 1], m[1, 2]
+    for i in range(n):
+        x, y = points[i, 0], points[i, 1]
+        points[i, 0], points[i, 1] = a * x + b * y + c, d * x + e * y + f
+
+
+@inline
 def _warp_polygon(src, m, out_hw, visible, total, oriented, work, out, box):
     """Warp one polygon, find its box, and clip it as the dialect does; returns its number of points, 0 if invisible."""
     n = src.shape[0]
@@ -172,17 +190,17 @@ def _warp_polygon(src, m, out_hw, visible, total, oriented, work, out, box):
     else:
         for i in range(n):
             out[i] = src[i]
-    for i in range(n):
-        out[i, 0], out[i, 1] = project(m, out[i, 0], out[i, 1])
+    _project_points(m, out, n)
     if not visible:
         inside_bounds(out, n, out_hw[1], out_hw[0], box)
         return n
     visible_bounds(out, n, out_hw[1], out_hw[0], box)
     if oriented:
         return clip_oriented(out, n, out_hw[1], out_hw[0], work, box)
+    x0, y0, x1, y1 = box[0], box[1], box[2], box[3]
     for i in range(n):
-        out[i, 0] = float64(float32(_clip(out[i, 0], box[0], box[2])))
-        out[i, 1] = float64(float32(_clip(out[i, 1], box[1], box[3])))
+        out[i, 0] = float64(float32(_clip(out[i, 0], x0, x1)))
+        out[i, 1] = float64(float32(_clip(out[i, 1], y0, y1)))
     return n
 
 

@@ -125,21 +125,29 @@ def _truncate(points, out):
 
 
 @inline
-def _crossing(a, b, line, right, bottom):
+def _crossing(ax, ay, bx, by, line, right, bottom):
     """Fixed-point x of an edge on its upper row, and its step per row.
 
     An edge that leaves the picture is taken from the whole pixels where it meets the border; where those lie on one
     row, with the x of these and the y of its own ends.
     """
-    line[0], line[1], line[2], line[3] = a[0], a[1], b[0], b[1]
-    if _outside(a[0], a[1], right, bottom) | _outside(b[0], b[1], right, bottom):
-        _clip_line(line, right, bottom)
-        if line[1] == line[3]:
-            line[1], line[3] = a[1], b[1]
+    if by - ay == 1:
+        slope, upper = (bx - ax) * ONE, ax
+    elif ay - by == 1:
+        slope, upper = (ax - bx) * ONE, bx
+    else:
+        slope = _divide((bx - ax) * ONE, by - ay)
+        upper = ax if ay < by else bx
+    if (_outside(ax, ay, right, bottom) | _outside(bx, by, right, bottom)) == 0:
+        return upper * ONE, slope
+    line[0], line[1], line[2], line[3] = ax, ay, bx, by
+    _clip_line(line, right, bottom)
+    if line[1] == line[3]:
+        line[1], line[3] = ay, by
     slope = _divide((line[2] - line[0]) * ONE, line[3] - line[1])
-    if a[1] < b[1]:
-        return line[0] * ONE + (a[1] - line[1]) * slope, slope
-    return line[2] * ONE + (b[1] - line[3]) * slope, slope
+    if ay < by:
+        return line[0] * ONE + (ay - line[1]) * slope, slope
+    return line[2] * ONE + (by - line[3]) * slope, slope
 
 
 @inline
@@ -148,8 +156,9 @@ def _count_crossings(vertices, n, y0, y1, first):
     rows = y1 - y0 + 1
     for r in range(rows + 1):
         first[r] = 0
+    b = vertices[n - 1, 1]
     for i in range(n):
-        a, b = vertices[i - 1 if i else n - 1, 1], vertices[i, 1]
+        a, b = b, vertices[i, 1]
         low, high = max(min(a, b), y0), min(max(a, b), y1 + 1)
         if low < high:  # differences, summed up below
             first[low - y0 + 1] += 1
@@ -169,12 +178,14 @@ def _fill(mask, vertices, n, y0, y1, line, first, place, crossings):
     _count_crossings(vertices, n, y0, y1, first)
     for r in range(y1 - y0 + 1):
         place[r] = first[r]
+    bx, by = vertices[n - 1, 0], vertices[n - 1, 1]
     for i in range(n):
-        p = i - 1 if i else n - 1
-        y, stop = min(vertices[p, 1], vertices[i, 1]), max(vertices[p, 1], vertices[i, 1])
-        if y == stop:
+        ax, ay = bx, by
+        bx, by = vertices[i, 0], vertices[i, 1]
+        y, stop = min(ay, by), max(ay, by)
+        if y == stop or stop <= y0 or y > y1:
             continue
-        x, slope = _crossing(vertices[p], vertices[i], line, right, bottom)
+        x, slope = _crossing(ax, ay, bx, by, line, right, bottom)
         x += (max(y, y0) - y) * slope
         for r in range(max(y - y0, 0), min(stop, y1 + 1) - y0):
             k = place[r]
@@ -187,8 +198,8 @@ def _fill(mask, vertices, n, y0, y1, line, first, place, crossings):
     for r in range(y1 - y0 + 1):
         for k in range(first[r], first[r + 1] - 1, 2):
             low, high = (crossings[k] + ONE - 1) >> 16, crossings[k + 1] >> 16
-            for x in range(max(low, 0), min(high, right) + 1):
-                mask[y0 + r, x] = 1
+            if low <= right and high >= 0:
+                mask[y0 + r, max(low, 0) : min(high, right) + 1] = 1
 
 
 @inline

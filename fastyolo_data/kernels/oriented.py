@@ -1,6 +1,6 @@
 """Helpers for oriented boxes: hull, visible part, smallest enclosing rectangle.
 
-numba's cache does not see edits here, so after one touch instances.py, which imports this file.
+numba's cache does not see edits here, so after one touch instances.py and paste.py, which import this file.
 """
 
 from __future__ import annotations

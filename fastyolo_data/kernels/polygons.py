@@ -6,7 +6,6 @@ numba's cache does not see edits here, so after one touch the two files that imp
 from __future__ import annotations
 
 import numpy as np
-from numba import int64
 
 from fastyolo_data.kernels._jit import inline
 
@@ -14,6 +13,7 @@ __all__ = [
     "MIN_AREA_BOX",
     "MIN_AREA_POLYGON",
     "RESAMPLE",
+    "bounds",
     "inside_bounds",
     "is_candidate",
     "project",
@@ -68,22 +68,24 @@ def resample(src, count, total, keep_vertices, out):
             return count
         spread = total - (count + 1)
     step = count / (spread - 1) if spread > 1 else 0.0
-    n, vertex = 0, 0
-    for i in range(spread):
-        t = float(count) if i == spread - 1 and spread > 1 else i * step
-        while keep_vertices and vertex <= count and vertex <= t:
-            out[n] = src[vertex % count]
+    n = i = 0
+    for cell in range(count):
+        following = cell + 1 if cell + 1 < count else 0
+        ax, ay = src[cell, 0], src[cell, 1]
+        dx, dy = src[following, 0] - ax, src[following, 1] - ay
+        if keep_vertices:
+            out[n, 0], out[n, 1] = ax, ay
             n += 1
-            vertex += 1
-        cell = min(int64(t), count - 1)
-        a, b = src[cell], src[(cell + 1) % count]
-        out[n, 0] = a[0] + (b[0] - a[0]) * (t - cell)
-        out[n, 1] = a[1] + (b[1] - a[1]) * (t - cell)
+        t = i * step
+        while i < spread and (t < cell + 1 or cell == count - 1):
+            t = float(count) if i == spread - 1 and spread > 1 else t
+            out[n, 0], out[n, 1] = ax + dx * (t - cell), ay + dy * (t - cell)
+            n += 1
+            i += 1
+            t = i * step
+    if keep_vertices:
+        out[n, 0], out[n, 1] = src[0, 0], src[0, 1]
         n += 1
-    while keep_vertices and vertex <= count:
-        out[n] = src[vertex % count]
-        n += 1
-        vertex += 1
     return n
 
 
@@ -126,24 +128,34 @@ def _cross_border(ax, ay, bx, by, width, height, out):
 
 
 @inline
+def bounds(points, n):
+    """Least x, least y, greatest x, greatest y of points[:n]."""
+    x0 = y0 = np.inf
+    x1 = y1 = -np.inf
+    for i in range(n):
+        x, y = points[i, 0], points[i, 1]
+        x0, y0, x1, y1 = min(x0, x), min(y0, y), max(x1, x), max(y1, y)
+    return x0, y0, x1, y1
+
+
+@inline
 def visible_bounds(points, n, width, height, out):
     """Bounds of polygon and picture's intersection; zeros when nothing is visible.
 
     Source: ultralytics 8.4.190 utils/ops.py, segment2box.
     """
-    out[0], out[1], out[2], out[3] = np.inf, np.inf, -np.inf, -np.inf
-    for i in range(n):
-        _grow(out, points[i, 0], points[i, 1])
-    if out[0] >= 0 and out[1] >= 0 and out[2] <= width and out[3] <= height:
+    x0, y0, x1, y1 = bounds(points, n)
+    if x0 >= 0 and y0 >= 0 and x1 <= width and y1 <= height:
+        out[0], out[1], out[2], out[3] = x0, y0, x1, y1
         return
-    outside = out[2] < 0 or out[3] < 0 or out[0] > width or out[1] > height
     out[0], out[1], out[2], out[3] = np.inf, np.inf, -np.inf, -np.inf
-    if not outside:
+    if not (x1 < 0 or y1 < 0 or x0 > width or y0 > height):
+        bx, by = points[n - 1, 0], points[n - 1, 1]
         for i in range(n):
-            ax, ay = points[i, 0], points[i, 1]
-            bx, by = points[(i + 1) % n, 0], points[(i + 1) % n, 1]
-            if 0 <= ax <= width and 0 <= ay <= height:
-                _grow(out, ax, ay)
+            ax, ay = bx, by
+            bx, by = points[i, 0], points[i, 1]
+            if 0 <= bx <= width and 0 <= by <= height:
+                _grow(out, bx, by)
             # An edge inside the picture, or on one side of it, crosses nothing.
             inside = min(ax, bx) >= 0 and max(ax, bx) <= width and min(ay, by) >= 0 and max(ay, by) <= height
             beside = max(ax, bx) < 0 or min(ax, bx) > width or max(ay, by) < 0 or min(ay, by) > height

@@ -8,7 +8,7 @@ import pytest
 from numba import config
 
 from fastyolo_data.augment.instances import Instances
-from fastyolo_data.augment.masks import make_masks
+from fastyolo_data.augment.masks import MaskMemory, make_masks
 
 H, W = 64, 96
 MANY = 60 if config.DISABLE_JIT else 250  # plain Python is slow
@@ -21,6 +21,14 @@ def instances(polygons, cls=None):
     points = np.concatenate([np.asarray(p, float).reshape(-1, 2) for p in polygons])
     cls = np.arange(n, dtype=float) if cls is None else np.asarray(cls, float)
     return Instances(cls, np.zeros((n, 4)), offsets, points, np.zeros((n, 0, 3)))
+
+
+MEMORY = MaskMemory()
+
+
+def draw(polygons, *args):
+    """Masks of polygons, in memory that all tests share, as all samples of a worker do."""
+    return make_masks(polygons, *args, MEMORY)
 
 
 def opencv(polygon, ratio, hw=(H, W)):
@@ -50,7 +58,7 @@ RANGES = {"inside": (10, 54), "border": (0, 97), "outside": (-60, 160), "far": (
 def test_equals_fillpoly(shape, where):
     rng = np.random.default_rng(0)
     polygons = [shape(rng, *RANGES[where]) for _ in range(MANY)]
-    _, masks, _ = make_masks(instances(polygons), (H, W), 1, False, False)
+    _, masks, _ = draw(instances(polygons), (H, W), 1, False, False)
     for mask, polygon in zip(masks, polygons, strict=True):
         np.testing.assert_array_equal(mask, opencv(polygon, 1))
     assert 0 < masks.mean() < 1
@@ -60,7 +68,7 @@ def test_equals_fillpoly(shape, where):
 def test_equals_resize(ratio):
     rng = np.random.default_rng(ratio)
     polygons = [star(rng, -10, 100) for _ in range(40)]
-    _, masks, _ = make_masks(instances(polygons), (H, W), ratio, False, False)
+    _, masks, _ = draw(instances(polygons), (H, W), ratio, False, False)
     assert masks.dtype == np.uint8
     np.testing.assert_array_equal(masks, [opencv(p, ratio) for p in polygons])
 
@@ -68,7 +76,7 @@ def test_equals_resize(ratio):
 @pytest.mark.parametrize("hw", [(66, 96), (64, 90), (30, 30)])
 def test_ratio_that_does_not_divide_the_picture(hw):
     polygons = [star(np.random.default_rng(k), 0, 60) for k in range(20)]
-    _, masks, _ = make_masks(instances(polygons), hw, 4, False, False)
+    _, masks, _ = draw(instances(polygons), hw, 4, False, False)
     np.testing.assert_array_equal(masks, [opencv(p, 4, hw) for p in polygons])
 
 
@@ -76,7 +84,7 @@ SQUARES = [[(x, x), (x + side, x), (x + side, x + side), (x, x + side)] for x, s
 
 
 def test_overlap_lists_large_ones_first_and_small_ones_on_top():
-    order, masks, classes = make_masks(instances(SQUARES, [7, 8, 9]), (H, W), 4, True, True)
+    order, masks, classes = draw(instances(SQUARES, [7, 8, 9]), (H, W), 4, True, True)
     assert order.tolist() == [1, 2, 0]
     assert masks.shape == (1, 16, 24)
     assert masks.dtype == np.uint8
@@ -88,25 +96,24 @@ def test_overlap_lists_large_ones_first_and_small_ones_on_top():
 
 
 def test_without_overlap_the_smallest_gives_the_class():
-    order, masks, classes = make_masks(instances(SQUARES, [7, 8, 9]), (H, W), 4, False, True)
+    order, masks, classes = draw(instances(SQUARES, [7, 8, 9]), (H, W), 4, False, True)
     assert order is None
     assert masks.shape == (3, 16, 24)
     assert (classes[3, 3], classes[5, 5], classes[10, 10], classes[0, 20]) == (7, 9, 8, 0)
-    _, _, none = make_masks(instances(SQUARES), (H, W), 4, False, False)
+    _, _, none = draw(instances(SQUARES), (H, W), 4, False, False)
     assert none.shape == (0, 0)
 
 
 def test_empty_masks_come_first_as_in_the_stock_code():
     """It negates unsigned areas, so 0 stays the least."""
-    order, masks, _ = make_masks(
-        instances([SQUARES[0], [(-9, -9), (-5, -9), (-5, -5)], SQUARES[1]]), (H, W), 4, True, False
-    )
+    gone = [(-9, -9), (-5, -9), (-5, -5)]
+    order, masks, _ = draw(instances([SQUARES[0], gone, SQUARES[1]]), (H, W), 4, True, False)
     assert order.tolist() == [1, 2, 0]
     assert set(np.unique(masks)) == {0, 2, 3}
 
 
 def test_more_than_255_instances():
-    order, masks, _ = make_masks(instances([SQUARES[k % 3] for k in range(300)]), (H, W), 4, True, False)
+    order, masks, _ = draw(instances([SQUARES[k % 3] for k in range(300)]), (H, W), 4, True, False)
     assert masks.dtype == np.int32
     assert masks.max() == 300
     assert sorted(order) == list(range(300))
@@ -115,5 +122,5 @@ def test_more_than_255_instances():
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300, 3e9])
 def test_hostile_coordinates_end(value):
     polygons = [[(5, 5), (value, 20), (20, value)], SQUARES[0]]
-    _, masks, _ = make_masks(instances(polygons), (H, W), 1, False, False)
+    _, masks, _ = draw(instances(polygons), (H, W), 1, False, False)
     np.testing.assert_array_equal(masks[1], opencv(SQUARES[0], 1))

@@ -14,7 +14,7 @@ import pytest
 from numba import config
 
 HERE = Path(__file__).parent
-FILES = ["test_warp.py", "test_warp_colour.py", "test_boxes.py", "test_pack.py", "test_masks.py", "test_oriented.py"]
+FILES = [f"test_{k}.py" for k in ("warp", "warp_colour", "boxes", "pack", "instances", "masks", "oriented")]
 # NumPy scalars warn where unsigned arithmetic wraps, which the packed blends do on purpose.
 WARNINGS = {"NUMBA_BOUNDSCHECK": [], "NUMBA_DISABLE_JIT": ["-W", "ignore::RuntimeWarning"]}
 

@@ -65,11 +65,10 @@ def assert_boxes(ours, want, hw, tolerance=1e-3):
 
 
 def assert_masks(ours, want):
-    """Equal but for single border pixels: a vertex that float32 and float64 see on different sides of a whole pixel."""
+    """Equal; a vertex that float32 and float64 see on two sides of a whole pixel may cost a border pixel or two."""
     assert ours["masks"].shape == want["masks"].shape
-    n = max(len(want["cls"]), 1)
-    assert ((ours["masks"] != want["masks"]).sum() / n) <= 2
-    assert ((ours["sem_masks"] != want["sem_masks"]).sum() / n) <= 2
+    assert (ours["masks"] != want["masks"]).sum() <= 2
+    assert (ours["sem_masks"] != want["sem_masks"]).sum() <= 2
 
 
 @pytest.mark.parametrize("data_yaml", ["polygons", "coco_ccby_seg"], indirect=True)

@@ -112,7 +112,8 @@ class Script:
         return self.plan.tiles[self.row, self.layer, : self.plan.counts[self.row, self.layer]].tolist()
 
     def _choices(self, pool: object, k: int) -> list[int]:
-        partners = self._tiles()[1:] if self.v7 else [0] * k  # the others choose, and then shuffle
+        # Where tiles are shuffled, that comes after the choice.
+        partners = [0] * k if self.dataset.dialect.shuffle_tiles else self._tiles()[1:]
         assert len(partners) == k
         return partners
 
@@ -161,12 +162,15 @@ def make_stock(kind: type, data_yaml: Path, dialect: str, split: str = "train", 
     return kind(str(data_yaml.parent / "images" / split), SIZE, batch, hyp=hyp, **kw)
 
 
-def samples(kind: type, data_yaml: Path, dialect: str, numerics: str, hyp: dict, n: int = 12):
-    """Yield (ours, stock, boxes without area) for the first samples of an epoch; ours and stock are tuples of 4."""
+def samples(kind: type, data_yaml: Path, dialect: str, numerics: str, hyp: dict, n: int = 12, task: str = "detect"):
+    """Yield (ours, stock, boxes without area) for the first samples of an epoch; ours and stock are tuples of 4 or 5.
+
+    Task segment: `kind` is a data set with masks, in the form that hyp's mask_ratio and overlap_mask ask for.
+    """
     dataset = fy.build_dataset(
-        data_yaml, dialect=dialect, numerics=numerics, hyp=hyp, batch=n, seed=3, verbose=False, imgsz=SIZE
+        data_yaml, dialect=dialect, numerics=numerics, hyp=hyp, batch=n, seed=3, verbose=False, imgsz=SIZE, task=task
     )
-    stock = make_stock(kind, data_yaml, dialect, augment=True, hyp=hyp)
+    stock = make_stock(kind, data_yaml, dialect, augment=True, hyp=hyp, **mask_options(dataset))
     files = stock.im_files if hasattr(stock, "im_files") else stock.img_files
     assert [str(f) for f in files] == dataset.im_files
     order, planner = dataset.order(1), dataset.planner()
@@ -178,12 +182,20 @@ def samples(kind: type, data_yaml: Path, dialect: str, numerics: str, hyp: dict,
     renderer = Renderer(context)
     for row in range(n):
         job.run(row, renderer)
-    images, targets, paths, shapes = job.finish()
+    images, targets, paths, shapes, *masks = job.finish()
     for row in range(n):
         mine = targets[targets[:, 0] == row]
+        part = [m[row : row + 1] if dataset.hyp.overlap_mask else m[targets[:, 0] == row] for m in masks]
         expected = Script(u[row], plan, row, dataset).run(stock, int(plan.index[row]))
         flat = sum(int(flat_boxes(plan, row, k, dataset).sum()) for k in range(2) if plan.counts[row, k] > 1)
-        yield (images[row], mine, paths[row], shapes[row]), expected, flat
+        yield (images[row], mine, paths[row], shapes[row], *part), expected, flat
+
+
+def mask_options(dataset: fy.LoadImagesAndLabels) -> dict:
+    """Arguments of a stock data set with masks; none for one without."""
+    if dataset.config.task == "detect":
+        return {}
+    return {"downsample_ratio": dataset.hyp.mask_ratio, "overlap": dataset.hyp.overlap_mask}
 
 
 def flat_boxes(plan: AugmentPlan, row: int, k: int, dataset: fy.LoadImagesAndLabels) -> np.ndarray:
