@@ -158,11 +158,14 @@ def test_ranks_of_torchrun_are_patched(tmp_path, launcher):
     assert done.stderr.count("replaces utils.dataloaders.create_dataloader") == 1  # by rank 0
 
 
-def test_children_of_a_program_that_called_patch(tmp_path):
+def test_program_that_calls_patch_and_its_children(tmp_path):
     write_fork(tmp_path, "yolov5")
     (tmp_path / "start.py").write_text(
-        "import subprocess, sys, fastyolo_data\nfastyolo_data.patch('yolov5')\n"
+        "import subprocess, sys, fastyolo_data\nfrom utils.dataloaders import create_dataloader as copied\n"
+        "names = fastyolo_data.patch('yolov5')\nassert hasattr(copied, '__wrapped__')\n"
+        "assert names == ('utils.dataloaders.create_dataloader',)\n"
         "subprocess.run([sys.executable, 'train.py'])\nfastyolo_data.unpatch()\n"
+        "assert not hasattr(copied, '__wrapped__')\n"
         "subprocess.run([sys.executable, 'train.py'])\n"
     )
     done = start("start.py", cwd=tmp_path, FASTYOLO_TRUST="1")
