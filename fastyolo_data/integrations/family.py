@@ -19,7 +19,7 @@ from fastyolo_data.integrations.recognise import Recognised
 from fastyolo_data.loader import FastLoader
 from fastyolo_data.machine import cpu_count
 
-__all__ = ["drop_in", "open_loader"]
+__all__ = ["classification", "drop_in", "open_loader"]
 
 LOGGER = logging.getLogger("fastyolo_data")
 OPTIONS = ("cache", "cache_dir", "workers", "prefetch", "numerics", "mosaic_pool", "seed")  # that build_loader knows
@@ -133,3 +133,17 @@ def _once(message: str) -> None:
     if message not in _said:
         _said.add(message)
         LOGGER.warning("fastyolo_data: %s", message)
+
+
+def classification(module: Any) -> dict[str, Callable[..., Any]]:
+    """Return the classification loader of a data module, if it has one: the stock one, which says that it is."""
+    stock = getattr(module, "create_classification_dataloader", None)
+    if stock is None:
+        return {}
+
+    @functools.wraps(stock)
+    def create_classification_dataloader(*args: Any, **kwargs: Any) -> Any:
+        _once("classification is not accelerated; the stock loader is used")
+        return stock(*args, **kwargs)
+
+    return {"create_classification_dataloader": create_classification_dataloader}

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from fastyolo_data.dropin import LoadImagesAndLabels, StockArguments
-from fastyolo_data.integrations.family import drop_in, open_loader
+from fastyolo_data.integrations.family import classification, drop_in, open_loader
 from fastyolo_data.integrations.recognise import Recognised
 from fastyolo_data.loader import FastLoader
 
@@ -90,4 +90,5 @@ def create_segment_dataloader(
 
 def replacements(module: ModuleType, recognised: Recognised) -> dict[str, Callable[..., Any]]:
     """Return what patch() puts in place of the functions of a data module of YOLOv5; its classes stay."""
-    return {"create_dataloader": drop_in(module.create_dataloader, LoadImagesAndLabels, recognised)}
+    ours = drop_in(module.create_dataloader, LoadImagesAndLabels, recognised)
+    return {"create_dataloader": ours, **classification(module)}

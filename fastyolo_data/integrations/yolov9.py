@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from fastyolo_data import dropin
 from fastyolo_data.dropin import StockArguments
-from fastyolo_data.integrations.family import drop_in, open_loader
+from fastyolo_data.integrations.family import classification, drop_in, open_loader
 from fastyolo_data.integrations.recognise import Recognised
 from fastyolo_data.loader import FastLoader
 
@@ -98,4 +98,5 @@ def create_segment_dataloader(
 
 def replacements(module: ModuleType, recognised: Recognised) -> dict[str, Callable[..., Any]]:
     """Return what patch() puts in place of the functions of a data module of YOLOv9; its classes stay."""
-    return {"create_dataloader": drop_in(module.create_dataloader, LoadImagesAndLabels, recognised)}
+    ours = drop_in(module.create_dataloader, LoadImagesAndLabels, recognised)
+    return {"create_dataloader": ours, **classification(module)}

@@ -160,3 +160,13 @@ def test_close_mosaic_of_v9_after_prefetch_reaches_the_next_epoch(images):
     assert len(first) == len(second) == 3
     assert all(s is not None for b in second for s in b[3])
     assert np.isfinite([float(v) for b in second for v in b[1].flatten()]).all()
+
+
+def test_classification_stays_stock_and_says_so_once(caplog):
+    fork = module("yolov5", stock_v5)
+    fork.create_classification_dataloader = lambda path, imgsz=224: ("stock", path, imgsz)
+    ours = yolov5.replacements(fork, Recognised("yolov5", "detect", "7.0", "ceil"))
+    with caplog.at_level(logging.WARNING, "fastyolo_data"):
+        results = [ours["create_classification_dataloader"]("x", imgsz=64) for _ in range(2)]
+    assert results == [("stock", "x", 64)] * 2
+    assert caplog.text.count("classification is not accelerated") == 1
