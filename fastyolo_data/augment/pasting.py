@@ -6,6 +6,7 @@ layer instead; the selection is a function of the key and of the labels, the sam
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,15 +60,12 @@ class PixelSteps:
         """Whether warped pictures are put together by more than mixup."""
         return bool(self.copies) or self.area is not None
 
-    def layers(self, plan: AugmentPlan, row: int) -> list[int]:
-        """Layers whose pixels are needed."""
-        mixed = [k for k in (0, 1) if plan.counts[row, k]] + [2] * (self.area is not None)
+    def layers(self, counts: Sequence[int]) -> list[int]:
+        """Layers that are needed as a whole; counts are the sample's, as in the plan."""
+        mixed = [0, 1] if counts[1] else [0]
+        if self.area is not None:
+            mixed.append(2)
         return mixed + [k + 3 for k in mixed if k in self.copies]
-
-    def wanted(self, plan: AugmentPlan, row: int) -> list[tuple[int, int]]:
-        """Tiles whose pixels are needed, as (layer, tile)."""
-        whole = [(k, t) for k in self.layers(plan, row) for t in range(plan.counts[row, k])]
-        return whole + sorted({(item.layer, item.tile) for item in self.inserts})
 
 
 NO_STEPS = PixelSteps({}, {}, None, ())

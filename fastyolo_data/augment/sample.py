@@ -121,16 +121,20 @@ class Renderer:
     def _augment(self, plan: AugmentPlan, row: int, steps: PixelSteps, dst: U8Image) -> None:
         pool = self._context.pool
         assert pool is not None, "augmentation needs a tile pool"
+        counts, index, until = (a[row].tolist() for a in (plan.counts, plan.tiles, plan.until))
         held: list[int] = []
-        tiles: dict[tuple[int, int], PackedTile] = {}
+
+        def acquire(k: int, t: int) -> PackedTile:
+            tile = pool.acquire(index[k][t], until[k][t], self._load)
+            held.append(index[k][t])
+            return tile
+
         try:
-            for k, t in steps.wanted(plan, row):
-                index = int(plan.tiles[row, k, t])
-                tiles[k, t] = pool.acquire(index, int(plan.until[row, k, t]), self._load)
-                held.append(index)
-            layers = {k: [tiles[k, t] for t in range(plan.counts[row, k])] for k in steps.layers(plan, row)}
+            layers = {k: [acquire(k, t) for t in range(counts[k])] for k in steps.layers(counts)}
             self._pictures.make(plan, row, layers, steps, dst)
-            insert_objects(steps.inserts, tiles, plan, row, dst)
+            if steps.inserts:
+                tiles = {place: acquire(*place) for place in {(i.layer, i.tile) for i in steps.inserts}}
+                insert_objects(steps.inserts, tiles, plan, row, dst)
         finally:
             for index in held:
                 pool.release(index)

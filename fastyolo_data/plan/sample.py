@@ -78,7 +78,7 @@ class AugmentPlan:
         copy_paste: share of the objects that are pasted.
         paste_mirrored: they are mirror images from the same canvas; else copies from the layer three roles on.
         paste_key: (B, L) uint64 what the choice of those objects hangs on (augment/pasting.py).
-        areas: (B, 3, 4) int64 x0 y0 x1 y1 of the rectangles that cutmix may replace.
+        areas: (B, 3, 4) int64 x0 y0 x1 y1 of the rectangles that cutmix may replace; (B, 0, 4) without it.
         area_pick: (B,) float64 in [0, 1) which of the usable ones it takes.
         spots: (B, n, 4) int64 x0 y0 x1 y1 where paste_in may paste; n is 0 without it.
         spot_pick: (B, n) float64 in [0, 1) which object goes there.
@@ -201,6 +201,7 @@ class SamplePlanner:
             places, mosaic = np.argsort(layers[..., draws.PLACES : draws.PLACES + 4], -1), counts[..., None] > 1
             tiles = np.where(mosaic, np.take_along_axis(tiles, places, -1), tiles)
             until = np.where(mosaic, np.take_along_axis(until, places, -1), until)
+        cuts = 3 if self._roles == draws.SOURCES else 0
         scales = draws.SPOT_SCALES if self._roles == draws.ROLES else ()
         spots = u[:, draws.SPOTS : draws.SPOTS + len(scales) * draws.SPOT].reshape(len(u), len(scales), draws.SPOT)
         layout = self._layout(tiles, counts, layers, out_hw)
@@ -219,7 +220,7 @@ class SamplePlanner:
             copy_paste=hyp.copy_paste if self.pasting else 0.0,
             paste_mirrored=not self._copying,
             paste_key=(more[..., draws.PASTE] * 2.0**53).astype(np.uint64),
-            areas=cut_areas(u[:, draws.AREAS : draws.AREA_PICK].reshape(-1, 3, 3), out_hw),
+            areas=cut_areas(u[:, draws.AREAS : draws.AREAS + 3 * cuts].reshape(len(u), cuts, 3), out_hw),
             area_pick=u[:, draws.AREA_PICK],
             spots=paste_spots(spots[..., :5], scales, out_hw),
             spot_pick=spots[..., 5].copy(),
@@ -284,13 +285,13 @@ class SamplePlanner:
         """Rects and pads of four tiles around a centre, or of nine, where there are nine; u (n, L, 2) is for y, x."""
         s = self.imgsz
         half = -(-s // 2)
-        rects, pads = np.zeros((*tile_hw.shape[:-1], 4)), np.zeros(tile_hw.shape)
         centre = (half + u * (2 * s - 2 * half)).astype(np.int64)
-        rects[:, :, :4], pads[:, :, :4] = mosaic_layout(tile_hw[:, :, :4], centre, s)
-        if self.dialect.mosaic9:
-            nine = (counts == 9)[..., None, None]
-            rects9, pads9 = mosaic9_layout(tile_hw, (u * s).astype(np.int64), s)
-            rects, pads = np.where(nine, rects9, rects), np.where(nine, pads9, pads)
+        rects4, pads4 = mosaic_layout(tile_hw[:, :, :4], centre, s)
+        if not self.dialect.mosaic9:
+            return rects4, pads4
+        rects, pads = mosaic9_layout(tile_hw, (u * s).astype(np.int64), s)
+        four = (counts != 9)[..., None, None]
+        rects[:, :, :4], pads[:, :, :4] = np.where(four, rects4, rects[:, :, :4]), np.where(four, pads4, pads[:, :, :4])
         return rects, pads
 
     def _layout(self, tiles: I64, counts: I64, layers: F64, out_hw: tuple[int, int]) -> dict[str, npt.NDArray]:

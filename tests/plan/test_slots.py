@@ -78,7 +78,8 @@ def test_each_slot_decides_one_thing(case, monkeypatch):
     assert decides == {
         "counts": gates, "tiles": tiles, "rects": 2 * roles, "perspective": 2 * roles, "angle": roles,
         "scale": roles, "shear": 2 * roles, "translate": 2 * roles, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
-        "paste_key": roles, "areas": 9, "area_pick": 1,
+        "paste_key": roles, "area_pick": 1,
+        **({"areas": 9} if case == "ultralytics_all" else {}),
         **({"spots": 100, "spot_pick": 20} if case == "yolov7_all" else {}),
     }  # fmt: skip
 
