@@ -226,7 +226,9 @@ class FastLoader:
     """
 
     def __init__(self, dataset: LabelledImages, *, device: torch.device | None = None) -> None:
-        compile_kernels(jpeg.try_out, [dataset.config.task])
+        hyp = dataset.hyp
+        pasting = dataset.augment and max(hyp.copy_paste, hyp.cutmix, hyp.paste_in) > 0
+        compile_kernels(jpeg.try_out, [dataset.config.task], pasting)
         config = dataset.config
         self.dataset = dataset
         self.batch_size = config.batch

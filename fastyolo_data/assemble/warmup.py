@@ -12,6 +12,8 @@ import numpy as np
 from fastyolo_data.assemble.batch import BatchJob
 from fastyolo_data.assemble.buffers import BatchMemory
 from fastyolo_data.augment import InstanceRules, Renderer, SampleContext, TilePool
+from fastyolo_data.augment.cutmix import cut_in
+from fastyolo_data.augment.instances import Instances
 from fastyolo_data.datatypes import LabelTable, PackedStrings, U8Image
 from fastyolo_data.hyp import Hyp, get_dialect
 from fastyolo_data.plan import SamplePlanner, plan_order
@@ -23,21 +25,22 @@ PATIENCE = 1.5  # seconds; loading compiled kernels from numba's cache takes les
 SIDE = 32
 
 _lock = threading.Lock()
-_done: set[str] = set()
+_done: set[tuple[str, bool]] = set()
 
 
-def compile_kernels(decode: Callable[[], object], tasks: Iterable[str]) -> float:
+def compile_kernels(decode: Callable[[], object], tasks: Iterable[str], pasting: bool) -> float:
     """Compile the kernels that tasks need, or load them from numba's cache; at most once per process and task.
 
     Args:
         decode: runs the JPEG kernel once, on any bytes.
         tasks: "detect", "segment", "pose", "obb".
+        pasting: also those of copy-paste and cutmix.
 
     Returns:
         Seconds that it took; 0 if it was done before.
     """
     with _lock:
-        missing = [t for t in tasks if t not in _done]
+        missing = [(t, paste) for t in tasks for paste in {False, pasting} if (t, paste) not in _done]
         if not missing:
             return 0.0
         began = time.perf_counter()
@@ -50,9 +53,14 @@ def compile_kernels(decode: Callable[[], object], tasks: Iterable[str]) -> float
         notice.start()
         try:
             decode()
-            for task in missing:
-                _make_batches(task)
-                _done.add(task)
+            for task, paste in missing:
+                if paste:
+                    _make_batches(task, "ultralytics", Hyp(copy_paste=1.0))
+                    _make_batches(task, "yolov5", Hyp(copy_paste=1.0))
+                    _cut_square()
+                else:
+                    _make_batches(task, "ultralytics", Hyp(mixup=1.0))
+                _done.add((task, paste))
         finally:
             notice.cancel()
         return time.perf_counter() - began
@@ -73,13 +81,13 @@ class _GreyStore:
         """Nothing is held open."""
 
 
-def _make_batches(task: str) -> None:
-    """Make an augmented batch with mixup, and a validation batch with the other form of masks."""
+def _make_batches(task: str, name: str, hyp: Hyp) -> None:
+    """Make an augmented batch, and a validation batch with the other form of masks."""
     n = 4
     table = _labels(n, task == "pose")
-    dialect = get_dialect("ultralytics")
+    dialect = get_dialect(name)
     order = plan_order(n, seed=0, epoch=0, shuffle=False, batch=n)
-    tile_hw, hyp = table.hw.astype(np.int64), Hyp(mixup=1.0)
+    tile_hw = table.hw.astype(np.int64)
     for augment in (True, False):
         rules = InstanceRules(dialect, task, np.arange(table.keypoints.shape[1]), 4, augment)
         context = SampleContext(table, _GreyStore(), TilePool(n, SIDE * SIDE), rules, False, SIDE)
@@ -89,6 +97,14 @@ def _make_batches(task: str) -> None:
         for row in range(n):
             job.run(row, renderer)
         job.finish()
+
+
+def _cut_square() -> None:
+    """Crop an oriented box; whether cutmix does that is left to chance."""
+    square = Instances.room(1, 4, 0)
+    square.xyxy[:], square.offsets[:] = (0, 0, 2, 2), (0, 4)
+    square.points[:] = (0, 0), (0, 2), (2, 2), (2, 0)
+    cut_in(square.take([]), square, np.array([[0, 0, 1, 1]]), 0.0, oriented=True)
 
 
 def _labels(n: int, pose: bool) -> LabelTable:

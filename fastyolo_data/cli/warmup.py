@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> int:
     from fastyolo_data.datatypes import TASKS
     from fastyolo_data.kernels import jpeg
 
-    seconds = compile_kernels(jpeg.try_out, TASKS)
+    seconds = compile_kernels(jpeg.try_out, TASKS, pasting=True)
     api = jpeg.load()
     decoder = f"libjpeg-turbo ({api.library})" if api is not None else "OpenCV (no libjpeg-turbo 3 was found)"
     print(f"kernels are ready after {seconds:.1f} s; JPEG files are decoded by {decoder}")

@@ -13,7 +13,6 @@ from fastyolo_data.augment.compose import GREY, CanvasMemory, compose_canvas
 from fastyolo_data.augment.cutmix import cut_in
 from fastyolo_data.augment.instances import Instances
 from fastyolo_data.augment.pasting import CanvasPastes, make_instances
-from fastyolo_data.kernels.paste import covered_share, grow_selection
 from fastyolo_data.plan import paste_order
 from tests.conftest import paint
 from tests.plan.planners import make_plan, make_planner
@@ -83,35 +82,6 @@ def test_order_is_random_but_fixed():
     assert (((first - 1000) ** 2 / 1000).sum(1) < 22.5).all()  # chi-square, 6 degrees of freedom, p = 0.001
     np.testing.assert_array_equal(paste_order(np.uint64(5), 9), paste_order(np.uint64(5), 9))
     assert paste_order(np.uint64(2**64 - 1), 0).shape == (0,)
-
-
-def _ioa(a, b):
-    w, h = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
-    return max(w, 0) * max(h, 0) / ((b[2] - b[0]) * (b[3] - b[1]) + 1e-7)
-
-
-def test_covered_share_and_selection_against_plain_loops():
-    rejected = 0
-    for n in (1, 3, 12, 25):
-        low = RNG.uniform(0, 90, (n, 2))
-        boxes = np.concatenate((low, low + RNG.uniform(1, 40, (n, 2))), 1)
-        out = np.empty(n)
-        covered_share(boxes, boxes[::-1].copy(), out)
-        np.testing.assert_allclose(out, [max(_ioa(a, b) for b in boxes) for a in boxes])
-        tries, labels, want = RNG.permutation(n), list(boxes), []
-        for j in tries:
-            x0, y0, x1, y1 = boxes[j]
-            mirror = (130 - x1, y0, 130 - x0, y1)
-            if all(_ioa(mirror, other) < 0.3 for other in labels):
-                labels.append(mirror)
-                want.append(j)
-        chosen = np.empty(n, np.int64)
-        assert chosen[: grow_selection(boxes, tries, 130.0, chosen)].tolist() == want
-        rejected += n - len(want)
-    assert rejected > 0
-    out = np.empty(2)
-    covered_share(boxes[:2], np.zeros((0, 4)), out)
-    assert out.tolist() == [0, 0]
 
 
 def _batch(data_yaml, dialect, numerics="fast", **hyp):
