@@ -18,14 +18,19 @@ from fastyolo_data.plan import plan_order, share_size
 from tests.conftest import write_set
 from tests.integrations.ultralytics_sets import Arguments, assert_same_batches
 
-SETS = ["boxes", "polygons", "bccd", "coco_ccby_seg"]
+SETS = [
+    ("detect", "boxes"), ("detect", "polygons"), ("detect", "bccd"), ("detect", "coco_ccby_seg"),
+    ("segment", "polygons"), ("segment", "coco_ccby_seg"), ("pose", "pose"), ("pose", "coco_ccby_pose"),
+    ("pose", "mouse_pose"), ("obb", "obb"), ("obb", "hit_uav_obb"), ("obb", "pklot_obb"),
+]  # fmt: skip
+each_set = pytest.mark.parametrize(("task", "data_yaml"), SETS, indirect=["data_yaml"])
 PLAIN = {"translate": 0.0, "scale": 0.0, "fliplr": 0.0, "hsv_h": 0.0, "hsv_s": 0.0, "hsv_v": 0.0}
 
 
 @pytest.mark.parametrize("rect", [False, True])
-@pytest.mark.parametrize("data_yaml", SETS, indirect=True)
-def test_validation_batches_equal_stock(data_yaml, rect):
-    args = Arguments(data_yaml)
+@each_set
+def test_validation_batches_equal_stock(task, data_yaml, rect):
+    args = Arguments(data_yaml, task=task)
     ours, stock = args.dataset("val", rect=rect), args.dataset("val", stock=True, rect=rect)
     assert isinstance(ours, FastYOLODataset)
     loader = args.loader(ours)
@@ -38,19 +43,20 @@ def test_validation_batches_equal_stock(data_yaml, rect):
     "options",
     [{}, {"rect": True}, {"classes": [0, 2]}, {"classes": [1], "rect": True}, {"single_cls": True}, {"fraction": 0.4}],
 )
-@pytest.mark.parametrize("data_yaml", SETS, indirect=True)
-def test_labels_and_files_equal_stock(data_yaml, options):
+@each_set
+def test_labels_and_files_equal_stock(task, data_yaml, options):
     options = dict(options)
     rect = options.pop("rect", False)
-    args = Arguments(data_yaml, **options)
+    args = Arguments(data_yaml, task=task, **options)
     ours, stock = args.dataset("train", rect=rect), args.dataset("train", stock=True, rect=rect)
     assert ours.im_files == stock.im_files
     assert len(ours) == len(stock)
     for mine, theirs in zip(ours.labels, stock.labels, strict=True):
         assert mine.keys() == theirs.keys()
-        for key in ("im_file", "normalized", "bbox_format", "keypoints", "shape"):
+        for key in ("im_file", "normalized", "bbox_format", "shape"):
             assert mine.get(key) == theirs.get(key)
-        for key in ("cls", "bboxes"):
+        assert (mine["keypoints"] is None) == (theirs["keypoints"] is None) == (task != "pose")
+        for key in ("cls", "bboxes", "keypoints")[: 3 if task == "pose" else 2]:
             assert (mine[key].dtype, mine[key].shape) == (theirs[key].dtype, theirs[key].shape)
             np.testing.assert_allclose(mine[key], theirs[key], rtol=0, atol=1e-6)
         assert len(mine["segments"]) == len(theirs["segments"])
@@ -61,9 +67,12 @@ def test_labels_and_files_equal_stock(data_yaml, options):
         np.testing.assert_array_equal(ours.batch, stock.batch)
 
 
-@pytest.mark.parametrize("generated", ["generated_boxes"])
-def test_one_sample_has_the_stock_form(request, generated):
-    args = Arguments(request.getfixturevalue(generated))
+@pytest.mark.parametrize(
+    ("task", "data_yaml"), [("detect", "boxes"), ("segment", "polygons"), ("pose", "pose"), ("obb", "obb")],
+    indirect=["data_yaml"],
+)  # fmt: skip
+def test_one_sample_has_the_stock_form(task, data_yaml):
+    args = Arguments(data_yaml, task=task)
     for mode in ("train", "val"):
         ours, stock = args.dataset(mode), args.dataset(mode, stock=True)
         mine, theirs = ours[1], stock[1]
@@ -71,8 +80,9 @@ def test_one_sample_has_the_stock_form(request, generated):
         for key, value in theirs.items():
             if isinstance(value, torch.Tensor):
                 assert (mine[key].dtype, mine[key].shape[1:]) == (value.dtype, value.shape[1:]), key
-        batch = ours.collate_fn([ours[0], ours[1]])
+        batch = ours.collate_fn([ours[0], ours[1]])  # the stock function: it takes our samples
         assert batch["img"].shape[0] == 2
+        assert len(batch["cls"]) == len(batch["batch_idx"])
     with pytest.raises(IndexError):
         ours[len(ours)]
 

@@ -67,7 +67,7 @@ def build_yolo_dataset(
         "cfg": cfg, "img_path": img_path, "batch": batch, "data": data, "mode": mode, "rect": rect, "stride": stride,
         "multi_modal": multi_modal, "fraction": fraction,
     }  # fmt: skip
-    reason = why_not(cfg, data, multi_modal)
+    reason = why_not(cfg, data, mode, multi_modal)
     if reason is None:
         try:
             return _build(arguments, options or FastOptions.gather())

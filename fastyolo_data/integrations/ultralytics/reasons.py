@@ -25,8 +25,10 @@ def say_once(message: str) -> None:
         LOGGER.info(PREFIX + message)
 
 
-def why_not(cfg: Any, data: dict[str, Any], multi_modal: bool) -> str | None:
+def why_not(cfg: Any, data: dict[str, Any], mode: str, multi_modal: bool) -> str | None:
     """Return why this configuration needs the stock data set, or None."""
+    if mode == "train" and cfg.copy_paste and cfg.copy_paste_mode != "flip":
+        return f"copy_paste_mode={cfg.copy_paste_mode} is not accelerated"
     if cfg.task not in TASKS:
         return f"task={cfg.task} is not accelerated"
     if multi_modal:
@@ -35,7 +37,7 @@ def why_not(cfg: Any, data: dict[str, Any], multi_modal: bool) -> str | None:
         return f"images with {data['channels']} channels are not accelerated"
     if isinstance(cfg.imgsz, bool) or not isinstance(cfg.imgsz, int):
         return f"imgsz={cfg.imgsz} is not one number"
-    if getattr(cfg, "augmentations", None) and importlib.util.find_spec("albumentations"):
+    if mode == "train" and getattr(cfg, "augmentations", None) and importlib.util.find_spec("albumentations"):
         return "augmentations= is given, which runs Albumentations in Python"
     if stock.YOLODataset is not datasets.YOLODataset:
         return f"ultralytics.data.build.YOLODataset was replaced by {_name(stock.YOLODataset)}"
