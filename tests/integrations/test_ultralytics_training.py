@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
+import os
 import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,8 +23,10 @@ import torch
 pytest.importorskip("ultralytics", reason="the drop-in needs the package: pip install ultralytics")
 
 from ultralytics import YOLO
+from ultralytics.models.yolo.detect import train as detect_train
 from ultralytics.utils import LOGGER
 
+import fastyolo_data
 from fastyolo_data.integrations import ultralytics as fast
 from fastyolo_data.integrations.ultralytics import FastDataLoader
 from tests.integrations.ultralytics_sets import Arguments, absolute
@@ -70,6 +75,16 @@ class Watch:
         self.complaints += [f"{w.category.__name__}: {w.message}" for w in self._warned]
 
 
+@contextlib.contextmanager
+def patched() -> Iterator[None]:
+    """The stock package with our loader in it."""
+    assert "ultralytics.data.build.build_dataloader" in fastyolo_data.patch("ultralytics")
+    try:
+        yield
+    finally:
+        fastyolo_data.unpatch()
+
+
 class Interrupted(Exception):
     """A run that is stopped by force."""
 
@@ -108,7 +123,7 @@ def test_train_interrupt_resume_validate(task, sets, tmp_path):
         yolo = YOLO(model)
         yolo.add_callback("on_train_epoch_start", interrupt)
         with pytest.raises(Interrupted):
-            yolo.train(trainer=first.trainer(getattr(fast, trainer)), **args)
+            yolo.train(trainer=first.trainer(getattr(fast, trainer)), **{**args, "plots": False})
     run = yolo.trainer
     assert type(run.train_loader) is type(run.test_loader) is FastDataLoader
     n = len(run.train_loader.dataset)
@@ -118,7 +133,7 @@ def test_train_interrupt_resume_validate(task, sets, tmp_path):
 
     with Watch() as second:
         yolo = YOLO(tmp_path / "run" / "weights" / "last.pt")
-        yolo.train(trainer=second.trainer(getattr(fast, trainer)), resume=True)
+        yolo.train(trainer=second.trainer(getattr(fast, trainer)), resume=True, plots=True)
     run = yolo.trainer
     assert [len(f) for f in second.files] == [0, n, n]
     assert run.train_loader.stats()["samples"] == 2 * n
@@ -133,12 +148,41 @@ def test_train_interrupt_resume_validate(task, sets, tmp_path):
     assert len((tmp_path / "run" / "results.csv").read_text().splitlines()) == 4
 
     with Watch() as stock:
-        YOLO(model).train(**{**args, "name": "stock", "epochs": 1})
+        YOLO(model).train(**{**args, "name": "stock", "epochs": 1, "plots": False})
     assert {_kind(c) for c in first.complaints + second.complaints} <= {_kind(c) for c in stock.complaints}
 
 
 def _kind(complaint: str) -> str:
     return complaint[:40]
+
+
+def test_stock_trainer_through_patch(generated_boxes, tmp_path):
+    stock = detect_train.build_yolo_dataset, detect_train.build_dataloader
+    args = options(generated_boxes, tmp_path, epochs=1, plots=False)
+    with patched(), Watch() as watch:
+        yolo = YOLO("yolo11n.yaml")
+        yolo.train(trainer=watch.trainer(detect_train.DetectionTrainer), **args)
+    assert (detect_train.build_yolo_dataset, detect_train.build_dataloader) == stock
+    assert type(yolo.trainer.train_loader) is type(yolo.trainer.test_loader) is FastDataLoader
+    assert [len(f) for f in watch.files] == [24]
+    assert yolo.trainer.train_loader.stats()["samples"] == 24
+
+
+def test_the_yolo_command_with_our_options(generated_boxes, tmp_path):
+    args = options(generated_boxes, tmp_path, epochs=1, plots=False, name="command")
+    words = [f"{k}={v}" for k, v in args.items()]
+    ours = ["fastyolo.cache=memmap", f"fastyolo.cache_dir={tmp_path}", "fastyolo.workers=2"]
+    command = [sys.executable, "-m", "fastyolo_data", "yolo", "detect", "train", "model=yolo11n.yaml", *words, *ours]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert "Using 2 dataloader workers" in done.stdout  # on the CPU the stock code has none
+    assert list(tmp_path.rglob("*.tiles")), sorted(tmp_path.iterdir())
+    assert (tmp_path / "command" / "weights" / "best.pt").is_file()
+
+
+def environment() -> dict[str, str]:
+    """For processes that must import the package that is tested here."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def test_trainer_class_in_the_file_of_ddp(sets, tmp_path):
@@ -158,8 +202,9 @@ def test_trainer_class_in_the_file_of_ddp(sets, tmp_path):
     file.write_text(script)
     try:
         done = subprocess.run(
-            [sys.executable, str(file)], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
-        )
+            [sys.executable, str(file)], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path,
+            env=environment(),
+        )  # fmt: skip
     finally:
         file.unlink()
         file.with_suffix(".pt").unlink()
@@ -256,14 +301,15 @@ def test_metrics_of_the_same_weights(task, sets, tmp_path):
     model = YOLO(TASKS[task][2])
     images = sorted((sets(task).parent / "images" / "val").iterdir())[:8]
     yaml = _labelled_by_itself(images, model, tmp_path / "set")
-    from ultralytics.models.yolo.detect import val as stock_module
-
     args = {"data": str(yaml), "imgsz": 96, "batch": 3, "device": "cpu", "plots": False, "verbose": False, "conf": 0.02}
     for rect in (True, False):
         stock = model.val(**args, rect=rect, project=str(tmp_path), name="stock").results_dict
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(stock_module, "build_yolo_dataset", fast.build_yolo_dataset)
-            patch.setattr(stock_module, "build_dataloader", fast.build_dataloader)
+        served: list[Any] = []
+        model.add_callback("on_val_end", lambda validator, served=served: served.append(validator.dataloader))
+        with patched():
             ours = model.val(**args, rect=rect, project=str(tmp_path), name="ours").results_dict
+        assert [type(loader) for loader in served] == [FastDataLoader]
+        assert served[0].stats()["samples"] == len(images)
+        model.clear_callback("on_val_end")
         assert stock["metrics/mAP50(B)"] > 0.001
         assert ours == pytest.approx(stock, abs=1e-4)

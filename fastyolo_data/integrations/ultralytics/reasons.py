@@ -27,8 +27,6 @@ def say_once(message: str) -> None:
 
 def why_not(cfg: Any, data: dict[str, Any], mode: str, multi_modal: bool) -> str | None:
     """Return why this configuration needs the stock data set, or None."""
-    if mode == "train" and cfg.copy_paste and cfg.copy_paste_mode != "flip":
-        return f"copy_paste_mode={cfg.copy_paste_mode} is not accelerated"
     if cfg.task not in TASKS:
         return f"task={cfg.task} is not accelerated"
     if multi_modal:
