@@ -143,7 +143,7 @@ def test_train_interrupt_resume_validate(task, sets, tmp_path):
     for epoch, files in enumerate((first.files[0], *second.files[1:])):  # goes on in the order of an unbroken run
         loader.set_epoch(epoch)
         assert [loader.dataset.im_files[i] for i in loader.sampler] == files
-    assert (tmp_path / "run" / "train_batch0.jpg").is_file()
+    assert (tmp_path / "run" / "train_batch4.jpg").is_file()  # the first batch without mosaic
     assert (tmp_path / "run" / "val_batch0_labels.jpg").is_file()
     assert len((tmp_path / "run" / "results.csv").read_text().splitlines()) == 4
 
