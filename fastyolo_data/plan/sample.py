@@ -70,8 +70,8 @@ class AugmentPlan:
         label_pads: (B, L, T, 2) float64 the same as the labels see it.
         label_hw: (B, L, T, 2) float64 tile size as the labels see it.
         canvas: (B, L, 2) float64 height, width.
-        matrix, inverse: (B, L, 3, 3) float64 canvas -> output pixels, and back.
-        scale: (B, L) float64 the zoom in `matrix`.
+        matrix, inverse: (B, L or 2, 3, 3) float64 canvas -> output pixels, and back; of layers that are warped.
+        scale: (B, L or 2) float64 the zoom in `matrix`.
         ratio: (B,) float64 weight of the first layer under mixup, else 1.
         hsv: (B, 3) float64 signed gains.
         flipud, fliplr, bgr: (B,) bool.
@@ -205,7 +205,8 @@ class SamplePlanner:
         scales = draws.SPOT_SCALES if self._roles == draws.ROLES else ()
         spots = u[:, draws.SPOTS : draws.SPOTS + len(scales) * draws.SPOT].reshape(len(u), len(scales), draws.SPOT)
         layout = self._layout(tiles, counts, layers, out_hw)
-        warp = self._warp(layers, layout["canvas"], out_hw)
+        warped = 2 if self._roles == draws.ROLES else self._roles  # objects for paste_in come from canvases
+        warp = self._warp(layers[:, :warped], layout["canvas"][:, :warped], out_hw)
         return AugmentPlan(
             index=order.mine[start:stop],
             out_hw=out_hw,
@@ -289,9 +290,10 @@ class SamplePlanner:
         rects4, pads4 = mosaic_layout(tile_hw[:, :, :4], centre, s)
         if not self.dialect.mosaic9:
             return rects4, pads4
-        rects, pads = mosaic9_layout(tile_hw, (u * s).astype(np.int64), s)
-        four = (counts != 9)[..., None, None]
-        rects[:, :, :4], pads[:, :, :4] = np.where(four, rects4, rects[:, :, :4]), np.where(four, pads4, pads[:, :, :4])
+        rects, pads = np.zeros((*tile_hw.shape[:-1], 4)), np.zeros(tile_hw.shape)
+        rects[:, :, :4], pads[:, :, :4] = rects4, pads4
+        nine = counts == 9
+        rects[nine], pads[nine] = mosaic9_layout(tile_hw[nine], (u[nine] * s).astype(np.int64), s)
         return rects, pads
 
     def _layout(self, tiles: I64, counts: I64, layers: F64, out_hw: tuple[int, int]) -> dict[str, npt.NDArray]:

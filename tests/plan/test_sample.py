@@ -15,8 +15,9 @@ from tests.reference import geometry, warp
 ALL_ON = {
     "degrees": 20.0, "translate": 0.2, "scale": 0.4, "shear": 8.0, "perspective": 0.0008, "mosaic": 0.7, "mixup": 0.3,
     "flipud": 0.2, "fliplr": 0.6, "bgr": 0.1, "hsv_h": 0.02, "hsv_s": 0.6, "hsv_v": 0.3,
+    "cutmix": 0.4, "copy_paste": 0.4, "paste_in": 0.4,
 }  # fmt: skip
-DIALECTS = ["ultralytics", "yolov5", "yolov9"]
+DIALECTS = ["ultralytics", "yolov5", "yolov7", "yolov9"]
 
 
 def assert_equal(a, b, names=None) -> None:

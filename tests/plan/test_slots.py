@@ -75,9 +75,10 @@ def test_each_slot_decides_one_thing(case, monkeypatch):
             changed = {"counts"}
         assert len(changed) <= 1, f"slot {slot} decides {sorted(changed)}"
         decides.update(changed)
+    warped = 6 if case == "ultralytics_all" else 2
     assert decides == {
-        "counts": gates, "tiles": tiles, "rects": 2 * roles, "perspective": 2 * roles, "angle": roles,
-        "scale": roles, "shear": 2 * roles, "translate": 2 * roles, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
+        "counts": gates, "tiles": tiles, "rects": 2 * roles, "perspective": 2 * warped, "angle": warped,
+        "scale": warped, "shear": 2 * warped, "translate": 2 * warped, "hsv": 3, "flipud": 1, "fliplr": 1, "bgr": 1,
         "paste_key": roles, "area_pick": 1,
         **({"areas": 9} if case == "ultralytics_all" else {}),
         **({"spots": 100, "spot_pick": 20} if case == "yolov7_all" else {}),
