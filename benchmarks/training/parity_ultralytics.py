@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,9 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-CONTENDERS = ("stock", "fastyolo")
+from runs import CONTENDERS, absolute_data, compare
 
 
 def train(args: argparse.Namespace) -> dict[str, Any]:
@@ -32,7 +29,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     options: dict[str, Any] = {} if args.contender == "stock" else {"trainer": FastDetectionTrainer}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="fastyolo-parity-") as project:
-        data = _absolute(args.data, Path(project) / "data.yaml")
+        data = absolute_data(args.data, Path(project) / "data.yaml")
         model = YOLO(args.model)
         model.train(
             data=data, epochs=args.epochs, imgsz=args.imgsz, batch=args.batch, seed=args.seed, device="cpu",
@@ -44,50 +41,25 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
         metrics = YOLO(model.trainer.last).val(data=data, imgsz=args.imgsz, batch=16, device="cpu", plots=False,
                                                verbose=False, project=project)  # fmt: skip
     return {
-        "contender": args.contender, "seed": args.seed, "loader": served, "mAP50": round(float(metrics.box.map50), 4),
-        "mAP50-95": round(float(metrics.box.map), 4), "seconds": round(time.perf_counter() - began, 1),
-    }  # fmt: skip
+        "loader": served,
+        "mAP50": round(float(metrics.box.map50), 4),
+        "mAP50-95": round(float(metrics.box.map), 4),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
 
 
-def _absolute(data: str, copy: Path) -> str:
-    """Write a data.yaml whose path is absolute: Ultralytics looks for `path: .` in its working directory."""
-    content = yaml.safe_load(Path(data).read_text(encoding="utf-8"))
-    content["path"] = str(Path(data).parent / content.get("path", "."))
-    copy.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return str(copy)
-
-
-def run_all(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every seed with both loaders, one process after the other."""
-    runs = []
-    for seed in range(args.seeds):
-        for contender in CONTENDERS:
-            command = [
-                sys.executable, __file__, args.data, "--contender", contender, "--seed", str(seed),
-                "--model", args.model, "--epochs", str(args.epochs), "--imgsz", str(args.imgsz),
-                "--batch", str(args.batch),
-            ]  # fmt: skip
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
-            if done.returncode:
-                sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
-            runs.append(json.loads(done.stdout.splitlines()[-1]))
-            print(runs[-1], flush=True)
-    return runs
-
-
-def _environment() -> dict[str, str]:
-    """Ultralytics without network, installation or settings in the home folder."""
-    return {"YOLO_AUTOINSTALL": "False", "YOLO_OFFLINE": "True", "YOLO_CONFIG_DIR": tempfile.gettempdir(), **os.environ}
-
-
-def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and range of mAP per contender."""
-    out = {}
-    for contender in CONTENDERS:
-        values = [r["mAP50"] for r in runs if r["contender"] == contender]
-        mean = round(statistics.mean(values), 4)
-        out[contender] = {"mAP50": values, "mean": mean, "least": min(values), "most": max(values)}
-    return out
+def run_apart(args: argparse.Namespace, contender: str, seed: int) -> dict[str, Any]:
+    """One training in a process of its own."""
+    command = [
+        sys.executable, __file__, args.data, "--contender", contender, "--seed", str(seed), "--model", args.model,
+        "--epochs", str(args.epochs), "--imgsz", str(args.imgsz), "--batch", str(args.batch),
+    ]  # fmt: skip
+    # Without network, installation or settings in the home folder.
+    quiet = {"YOLO_AUTOINSTALL": "False", "YOLO_OFFLINE": "True", "YOLO_CONFIG_DIR": tempfile.gettempdir()}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**quiet, **os.environ})
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-4000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:
@@ -96,7 +68,7 @@ def main() -> None:
     parser.add_argument("data", help="data.yaml")
     parser.add_argument("--model", default="yolo11n.yaml")
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--imgsz", type=int, default=256)
+    parser.add_argument("--imgsz", type=int, default=224)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
@@ -107,12 +79,8 @@ def main() -> None:
     if args.contender:
         print(json.dumps(train(args)))
         return
-    runs = run_all(args)
     settings = {k: getattr(args, k) for k in ("model", "epochs", "imgsz", "batch", "seeds")}
-    result = {"settings": settings, "runs": runs, "summary": summarise(runs)}
-    print(json.dumps(result["summary"], indent=2))
-    if args.output:
-        args.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    compare(lambda contender, seed: run_apart(args, contender, seed), args.seeds, settings, args.output)
 
 
 if __name__ == "__main__":
