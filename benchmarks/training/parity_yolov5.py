@@ -29,7 +29,8 @@ def run(args: argparse.Namespace, contender: str, seed: int) -> dict[str, Any]:
         home = Path(folder)
         command = [sys.executable, *([] if contender == "stock" else ["-m", "fastyolo_data", "run"])]
         command += [
-            "-m", "yolov5.train", "--weights", "", "--cfg", str(_package() / "models" / args.model), "--epochs", str(args.epochs),
+            "-m", "yolov5.train", "--weights", "", "--cfg", str(_package() / "models" / args.model),
+            "--epochs", str(args.epochs),
             "--data", str(absolute_data(args.data, home / "data.yaml")), "--imgsz", str(args.imgsz),
             "--batch-size", str(args.batch), "--seed", str(seed), "--workers", str(args.workers), "--device", "cpu",
             "--project", folder, "--name", "run", "--noplots", "--optimizer", "AdamW", "--hyp", str(_hyp(home)),
