@@ -151,9 +151,9 @@ def run_jobs(env: StockEnv, cwd: Path, jobs: list[dict[str, Any]], path: Path | 
 
 
 def results(folder: Path) -> list[dict[str, float]]:
-    """The rows of a results.csv; all numbers are finite."""
+    """The rows of a results.csv; all numbers are finite. YOLOv5's segmentation adds a short one at the end."""
     with (folder / "results.csv").open(encoding="utf-8") as f:
-        rows = [{k.strip(): float(v) for k, v in row.items()} for row in csv.DictReader(f)]
+        rows = [{k.strip(): float(v) for k, v in row.items() if v is not None} for row in csv.DictReader(f)]
     assert all(math.isfinite(v) for row in rows for v in row.values())
     return rows
 

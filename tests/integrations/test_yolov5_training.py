@@ -75,3 +75,24 @@ def test_options_resume_and_validation(stock_env, place, trained):
     assert_same_validation(validated, images=8)
     assert validated["stock"]["metrics"][2] > 0  # mAP50
     assert not list((place / "boxes").rglob("*.npy"))
+
+
+def test_segmentation(stock_env, place):
+    jobs = [
+        {"do": "train", "module": "yolov5.segment.train", "options": given}
+        for given in (
+            options(place, "overlap", "polygons", noplots=False, multi_scale=True),
+            options(place, "apart", "polygons", cache="ram", no_overlap=True, mask_ratio=2, image_weights=True),
+        )
+    ]
+    validation = {
+        "data": str(place / "polygons" / "data.yaml"), "imgsz": IMGSZ, "batch_size": 5, "device": "cpu", "workers": 0,
+        "weights": str(place / "runs" / "apart" / "weights" / "best.pt"), "project": str(place / "val-seg"),
+    }  # fmt: skip
+    jobs.append({"do": "validate", "module": "yolov5.segment.val", "options": validation})
+    (overlap, apart, validated), output = run_jobs(stock_env, place, jobs)
+    assert "replaces yolov5.utils.segment.dataloaders.create_dataloader (YOLOv5 PyPI 7.0.14, segmentation)" in output
+    assert overlap == apart == {"ours": 4}
+    assert len(results(place / "runs" / "overlap")) == len(results(place / "runs" / "apart")) == 2
+    assert (place / "runs" / "overlap" / "train_batch0.jpg").stat().st_size  # with masks
+    assert_same_validation(validated, images=8)

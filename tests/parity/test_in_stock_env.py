@@ -9,7 +9,7 @@ import pytest
 
 from tests.stock_env import ROOT
 
-FILES = sorted(f.name for f in (ROOT / "tests" / "parity").glob("test_yolov*.py") if "yolov7" not in f.name)
+FILES = sorted(f.name for f in (ROOT / "tests" / "parity").glob("test_yolo*.py") if "yolov7" not in f.name)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("yolov5") is not None, reason="the tests run in this environment")
