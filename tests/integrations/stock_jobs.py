@@ -15,9 +15,9 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import fastyolo_data
 from fastyolo_data.loader import FastLoader
@@ -81,16 +81,28 @@ def validate(module: str, options: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("ours", "stock"):
         COUNTS.clear()
-        (metrics, *_) = code.run(**options, name=name, save_txt=True, save_conf=True, plots=False)
-        files = sorted((Path(options["project"]) / name / "labels").glob("*.txt"))
-        lines = [f"{f.name} {line}" for f in files for line in f.read_text().splitlines()]
-        found[name] = {"metrics": [float(m) for m in metrics], "predictions": lines, "counts": dict(COUNTS)}
+        boxes: list[Any] = []
+        with mock.patch.object(code, "non_max_suppression", _recorded(code.non_max_suppression, boxes)):
+            (metrics, *_) = code.run(**options, name=name, plots=False)
+        found[name] = {"metrics": [float(m) for m in metrics], "predictions": boxes, "counts": dict(COUNTS)}
         if name == "ours":
             found["unpatched"] = fastyolo_data.unpatch()
     fastyolo_data.patch()
     found["same_predictions"] = found["ours"].pop("predictions") == found["stock"]["predictions"]
-    found["predictions"] = len(found["stock"].pop("predictions"))
+    found["predictions"] = [len(image) for image in found["stock"].pop("predictions")]
     return found
+
+
+def _recorded(suppress: Any, boxes: list[Any]) -> Any:
+    """The stock function that yields the predictions of a batch; they are added to `boxes`, image by image."""
+
+    @functools.wraps(suppress)
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        found = suppress(*args, **kwargs)
+        boxes.extend(image.tolist() for image in found)
+        return found
+
+    return recorded
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def test_options_resume_and_validation(stock_env, place, trained):
     ]
     validation = {
         "data": str(place / "boxes" / "data.yaml"), "weights": str(weights / "best.pt"), "imgsz": IMGSZ,
-        "batch_size": 5, "device": "cpu", "workers": 0, "project": str(place / "val"),
+        "batch_size": 5, "conf_thres": 1e-5, "device": "cpu", "workers": 0, "project": str(place / "val"),
     }  # fmt: skip
     jobs.append({"do": "validate", "module": "yolov5.val", "options": validation})
     (quad, rect, resumed, validated), output = run_jobs(stock_env, place, jobs)
@@ -82,12 +82,13 @@ def test_segmentation(stock_env, place):
         {"do": "train", "module": "yolov5.segment.train", "options": given}
         for given in (
             options(place, "overlap", "polygons", noplots=False, multi_scale=True),
-            options(place, "apart", "polygons", cache="ram", no_overlap=True, mask_ratio=2, image_weights=True),
+            options(place, "apart", "polygons", cache="ram", no_overlap=True, mask_ratio=2, single_cls=True),
         )
     ]
     validation = {
-        "data": str(place / "polygons" / "data.yaml"), "imgsz": IMGSZ, "batch_size": 5, "device": "cpu", "workers": 0,
-        "weights": str(place / "runs" / "apart" / "weights" / "best.pt"), "project": str(place / "val-seg"),
+        "data": str(place / "polygons" / "data.yaml"), "imgsz": IMGSZ, "batch_size": 5, "conf_thres": 1e-5,
+        "device": "cpu", "workers": 0, "project": str(place / "val-seg"), "single_cls": True,
+        "weights": str(place / "runs" / "apart" / "weights" / "best.pt"),
     }  # fmt: skip
     jobs.append({"do": "validate", "module": "yolov5.segment.val", "options": validation})
     (overlap, apart, validated), output = run_jobs(stock_env, place, jobs)

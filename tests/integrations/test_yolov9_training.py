@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,17 +16,19 @@ IMGSZ, BATCH = 96, 8
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Folder with models, hyper-parameters and the set boxes/."""
+    """Folder with models, hyper-parameters and the sets boxes/ and polygons/."""
     folder = write_models(tmp_path_factory.mktemp("yolov9"))
     write_data(folder / "boxes", "bccd", "boxes")
+    write_data(folder / "polygons", "coco_ccby_seg", "polygons")
     return folder
 
 
-def options(place, name, **more):
+def options(place, name, kind="boxes", **more):
     """Options of one training, by their names in the script."""
+    model = "v9-dual.yaml" if kind == "boxes" else "v9-dual-seg.yaml"
     return {
-        "weights": "", "cfg": str(place / "v9-dual.yaml"), "hyp": str(place / "hyp9.yaml"), "imgsz": IMGSZ,
-        "batch_size": BATCH, "data": str(place / "boxes" / "data.yaml"), "device": "cpu", "workers": 0,
+        "weights": "", "cfg": str(place / model), "hyp": str(place / "hyp9.yaml"), "imgsz": IMGSZ,
+        "batch_size": BATCH, "data": str(place / kind / "data.yaml"), "device": "cpu", "workers": 0,
         "project": str(place / "runs"), "name": name, "epochs": 1, "noplots": True, **more,
     }  # fmt: skip
 
@@ -64,7 +68,7 @@ def test_options_resume_and_validation(stock_env, place, trained):
     ]
     validation = {
         "data": str(place / "boxes" / "data.yaml"), "weights": str(weights / "best.pt"), "imgsz": IMGSZ,
-        "batch_size": 5, "device": "cpu", "workers": 0, "project": str(place / "val"),
+        "batch_size": 5, "conf_thres": 1e-5, "device": "cpu", "workers": 0, "project": str(place / "val"),
     }  # fmt: skip
     jobs.append({"do": "validate", "module": "val_dual", "options": validation})
     (weighted, rect, resumed, validated), output = run_jobs(stock_env, place, jobs, stock_env.packages / "yolov9")
@@ -75,3 +79,28 @@ def test_options_resume_and_validation(stock_env, place, trained):
     assert "Resuming training from" in output
     assert_same_validation(validated, images=8)
     assert not list((place / "boxes").rglob("*.npy"))
+
+
+def test_segmentation(stock_env, place):
+    repository = Path(os.environ.get("YOLOV9_REPO", "/tmp/up/yolov9"))
+    if not (repository / "segment" / "train_dual.py").is_file():
+        pytest.skip("the PyPI package has no segmentation scripts; YOLOV9_REPO names a checkout of YOLOv9")
+    jobs = [
+        {"do": "train", "module": "segment.train_dual", "options": given}
+        for given in (
+            options(place, "overlap", "polygons", epochs=2, close_mosaic=1, noplots=False),
+            options(place, "apart", "polygons", cache="ram", no_overlap=True, single_cls=True),
+        )
+    ]
+    validation = {
+        "data": str(place / "polygons" / "data.yaml"), "imgsz": IMGSZ, "batch_size": 5, "conf_thres": 1e-5,
+        "device": "cpu", "workers": 0, "project": str(place / "val-seg"), "single_cls": True,
+        "weights": str(place / "runs" / "apart" / "weights" / "best.pt"),
+    }  # fmt: skip
+    jobs.append({"do": "validate", "module": "segment.val_dual", "options": validation})
+    (overlap, apart, validated), output = run_jobs(stock_env, place, jobs, repository)
+    assert re.search(r"replaces utils\.segment\.dataloaders\.create_dataloader \(YOLOv9 .*, segmentation\)", output)
+    assert overlap == {"ours": 7}
+    assert apart == {"ours": 4}
+    assert len(results(place / "runs" / "overlap")) == 3
+    assert_same_validation(validated, images=8)
