@@ -52,7 +52,8 @@ def open_loader(kind: type[LoadImagesAndLabels], arguments: StockArguments) -> t
     dataset = kind.from_stock(arguments, **options)
     loader = FastLoader(dataset)
     c = dataset.config
-    LOGGER.info(
+    LOGGER.log(
+        logging.INFO if c.verbose else logging.DEBUG,  # one rank of many is enough
         "fastyolo_data: %s%d images by %s rules, %d worker threads, cache %r",
         arguments.prefix, len(dataset), c.dialect, c.workers, c.cache,
     )  # fmt: skip

@@ -26,7 +26,8 @@ def test_two_ranks(stock_env, tmp_path, kind):
     assert done.returncode == 0, done.stdout[-6000:]
     first, second = (json.loads((tmp_path / f"rank{r}.json").read_text()) for r in range(2))
     assert {first["loader"], second["loader"]} == {"fastyolo_data.loader"}
-    assert done.stdout.count("fastyolo_data: replaces") == 1  # one rank says it
+    assert done.stdout.count(f"fastyolo_data: replaces {module}.create_dataloader") == 1  # one rank says it
+    assert done.stdout.count(f"{N} images by {kind} rules") == 1
 
     # One rank read the labels while the other waited for its cache, and no collective was held meanwhile: a slow scan
     # must not run into the time limit of the process group.
