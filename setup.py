@@ -36,7 +36,14 @@ setup(
     ],
     extras_require={
         # What the tests compare with. ultralytics brings torchvision, matplotlib and Pillow.
-        "test": ["pytest>=7", "pytest-timeout>=2", "ultralytics>=8.4,<8.5", "pillow>=10", "ruff>=0.6"],
+        "test": [
+            "pytest>=7",
+            "pytest-timeout>=2",
+            "ultralytics>=8.4,<8.5",
+            "cloudpickle>=3.1.1",
+            "pillow>=10",
+            "ruff>=0.6",
+        ],
         "bench": ["matplotlib>=3.5", "ultralytics>=8.4,<8.5"],
     },
     entry_points={"console_scripts": ["fastyolo = fastyolo_data.cli.main:main"]},

@@ -105,6 +105,8 @@ def test_our_loader_end_to_end(tiny: Path, tmp_path: Path, against: str) -> None
         (["--cache", ","], "--cache"),
         (["--split", "moon"], "moon"),
         (["--passes", "many"], "--passes"),
+        (["--task", "classify"], "--task"),
+        (["--task", "segment", "--against", "yolov5"], "'yolov5' has detect only"),
     ],
 )
 def test_bad_arguments_end_with_2(
@@ -112,6 +114,20 @@ def test_bad_arguments_end_with_2(
 ) -> None:
     assert main(["bench", str(tiny), *arguments]) == 2
     assert word in capfd.readouterr().err
+
+
+def test_other_tasks_need_data(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--task", "segment"]) == 2
+    assert "demo set has boxes only" in capfd.readouterr().err
+
+
+@needs_ultralytics
+def test_a_task_with_keys_of_its_own_in_the_yaml(generated_pose: Path, tmp_path: Path) -> None:
+    out = tmp_path / "bench.json"
+    options = ["--quick", "--no-gpu-sim", "--imgsz", "96", "--batch", "4", "--task", "pose", "--json", str(out)]
+    run = bench(str(generated_pose), *options)  # batches of both loaders are compared before anything is timed
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert check_result(out, ["ours", "ultralytics"], 24)["settings"]["task"] == "pose"
 
 
 def test_no_such_data_ends_with_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

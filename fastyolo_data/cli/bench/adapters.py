@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Protocol
 
 import yaml
 
+from fastyolo_data.datatypes import TASKS
+
 __all__ = ["ADAPTERS", "Adapter", "Settings", "available", "child_environment"]
 
 
@@ -28,6 +30,7 @@ class Settings:
         batch: images in a batch.
         workers: worker threads or processes.
         cache: "none", "ram" or another mode of `build_loader`; an adapter maps it to its nearest own mode.
+        task: "detect", "segment", "pose" or "obb"; an adapter's `tasks` says which it can.
     """
 
     data: str
@@ -35,12 +38,14 @@ class Settings:
     batch: int
     workers: int
     cache: str
+    task: str = "detect"
 
 
 class Adapter(Protocol):
     """A loader as the benchmark sees it. Calls come in this order: load, build, batches (once)."""
 
     package: str | None  # what must be importable; None when nothing must
+    tasks: ClassVar[tuple[str, ...]]
 
     def load(self) -> None:
         """Import everything needed, so that `build` is free of imports."""
@@ -62,6 +67,7 @@ class OurAdapter:
     """fastyolo_data.build_loader with default arguments."""
 
     package: str | None = "fastyolo_data"
+    tasks: ClassVar[tuple[str, ...]] = TASKS
     loader: Any
 
     def load(self) -> None:
@@ -79,6 +85,7 @@ class OurAdapter:
             batch=settings.batch,
             workers=settings.workers,
             cache=cache,
+            task=settings.task,
             verbose=False,
         )
 
@@ -100,6 +107,7 @@ class UltralyticsAdapter:
     """The installed Ultralytics package: its own dataset and loader builders, its own default hyper-parameters."""
 
     package: str | None = "ultralytics"
+    tasks: ClassVar[tuple[str, ...]] = TASKS
     loader: Any
     # "disk" is its way of keeping decoded images in files, as LMDB and memmap are ours.
     cache_modes: ClassVar[dict[str, bool | str]] = {
@@ -123,7 +131,7 @@ class UltralyticsAdapter:
         cfg = self._cfg.get_cfg(
             self._utils.DEFAULT_CFG,
             {
-                "task": "detect",
+                "task": settings.task,
                 "mode": "train",
                 "imgsz": settings.imgsz,
                 "batch": settings.batch,
@@ -156,6 +164,7 @@ class Yolov5Adapter:
     """
 
     package: str | None = "yolov5"
+    tasks: ClassVar[tuple[str, ...]] = ("detect",)
     loader: Any
     cache_modes: ClassVar[dict[str, bool | str]] = {
         "none": False,
@@ -226,6 +235,7 @@ class BaselineAdapter:
     """Loads nothing: its process is the memory that torch, cv2 and numba take by being imported."""
 
     package: str | None = None
+    tasks: ClassVar[tuple[str, ...]] = TASKS
 
     def load(self) -> None:
         """Import the three packages that every loader of this kind needs."""

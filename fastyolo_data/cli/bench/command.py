@@ -19,6 +19,7 @@ from fastyolo_data.cli.bench.dataset import Source, private_copy, read_source
 from fastyolo_data.cli.bench.demo import DemoSpec, make_demo
 from fastyolo_data.cli.bench.machine import describe_machine, git_commit
 from fastyolo_data.cli.bench.measure import Contender, Plan, Result, run_round
+from fastyolo_data.datatypes import TASKS
 from fastyolo_data.errors import ConfigError
 
 __all__ = ["add_arguments", "run"]
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--repeat", type=int, default=1, metavar="N", help="use every image N times under different names (default: 1)")
     add("--images", type=int, default=1024, metavar="N", help="use at most N images of the set (default: 1024)")
     add("--demo-dir", type=Path, help="where the demo set is kept (default: the user's cache folder)")
+    add("--task", choices=TASKS, default="detect", help="what the labels are for; all but detect need data of yours")
     add("--imgsz", type=int, default=640, help="training size in pixels (default: 640)")
     add("--batch", type=int, default=16, help="images in a batch (default: 16)")
     add("--workers", type=int, default=2, help="workers of each loader (default: 2)")
@@ -138,6 +140,12 @@ def _validate(args: argparse.Namespace) -> None:
     for name in [*args.against, *([args.only] if args.only else [])]:
         if name not in known:
             raise ConfigError(f"unknown loader '{name}'; known: {', '.join(known)}")
+        if args.task not in ADAPTERS[name].tasks:
+            raise ConfigError(f"--task {args.task}: '{name}' has {', '.join(ADAPTERS[name].tasks)} only")
+    if args.task != "detect" and args.data is None:
+        raise ConfigError(
+            f"--task {args.task}: the demo set has boxes only; name a data.yaml with labels for this task"
+        )
     if args.chart:
         chart.check_matplotlib()
 
@@ -183,7 +191,7 @@ def _announce(args: argparse.Namespace, plan: Plan, names: Sequence[str], source
     minutes = _seconds(plan, names, args) / 60
     print(f"loaders: {', '.join(names)}; each in its own process with {args.workers} workers")
     print(f"data: {n}{part} images of {source.origin} ({source.total_bytes() / n / 1e3:.0f} kB on average){times}")
-    print(f"task: training batches of {args.batch} at {args.imgsz} px, default augmentation, shuffled")
+    print(f"task: {args.task}; training batches of {args.batch} at {args.imgsz} px, default augmentation, shuffled")
     print(f"this takes about {max(1, round(minutes))} min; keep the machine otherwise idle", flush=True)
 
 
@@ -203,7 +211,7 @@ def _round(
         contenders = []
         for name, cache in _combinations(names, modes):
             data = private_copy(source, Path(temp) / f"{name}-{cache}" / "data", args.repeat)
-            contenders.append(Contender(name, Settings(data, args.imgsz, args.batch, args.workers, cache)))
+            contenders.append(Contender(name, Settings(data, args.imgsz, args.batch, args.workers, cache, args.task)))
         return run_round(contenders, plan, Path(temp) / "logs", lambda line: print(line, flush=True))
 
 
@@ -221,6 +229,7 @@ def _combinations(names: Sequence[str], modes: Sequence[str]) -> list[tuple[str,
 def _settings(args: argparse.Namespace, plan: Plan) -> dict[str, Any]:
     """Return the settings for the result file."""
     return {
+        "task": args.task,
         "imgsz": args.imgsz,
         "batch": args.batch,
         "workers": args.workers,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastyolo_data.cli.bench.demo import repeat_dataset, write_yaml
@@ -28,6 +28,7 @@ class Source:
         names: class names.
         found: number of images there were before the limit.
         origin: the data as the user named it.
+        pose: kpt_shape and flip_idx of the yaml, as far as it has them.
     """
 
     images: tuple[Path, ...]
@@ -35,6 +36,7 @@ class Source:
     names: tuple[str, ...]
     found: int
     origin: str
+    pose: dict[str, list[int]] = field(default_factory=dict)
 
     def total_bytes(self) -> int:
         """Return the size of the image files."""
@@ -54,15 +56,17 @@ def read_source(data: str, splits: Sequence[str], limit: int) -> Source:
     """
     files: list[str] = []
     names: tuple[str, ...] = ()
+    pose: dict[str, list[int]] = {}
     for split in splits:
         spec = resolve_data(data, split)
         files += find_images(spec.sources, spec.root).im_files
         names = names or spec.names
+        pose |= {k: list(v) for k, v in (("kpt_shape", spec.kpt_shape), ("flip_idx", spec.flip_idx)) if v}
     found = len(files)
     if found > limit:
         files = [files[i * found // limit] for i in range(limit)]
     labels = tuple(Path(p) for p in label_paths(files))
-    return Source(tuple(map(Path, files)), labels, names or _numbered_names(labels), found, data)
+    return Source(tuple(map(Path, files)), labels, names or _numbered_names(labels), found, data, pose)
 
 
 def private_copy(source: Source, folder: Path, times: int) -> str:
@@ -79,7 +83,7 @@ def private_copy(source: Source, folder: Path, times: int) -> str:
             f"lower --images or point the TMPDIR variable to a larger disk"
         )
     repeat_dataset(source.images, source.labels, folder, times)
-    return os.fspath(write_yaml(folder, "images", "images", source.names))
+    return os.fspath(write_yaml(folder, "images", "images", source.names, **source.pose))
 
 
 def _numbered_names(labels: Sequence[Path]) -> tuple[str, ...]:

@@ -144,9 +144,9 @@ def repeat_dataset(image_files: Sequence[Path], label_files: Sequence[Path], dst
     return out
 
 
-def write_yaml(folder: Path, train: str, val: str, names: Sequence[str]) -> Path:
-    """Write folder/data.yaml with an absolute `path` and return its path."""
-    spec = {"path": str(folder.resolve()), "train": train, "val": val, "names": dict(enumerate(names))}
+def write_yaml(folder: Path, train: str, val: str, names: Sequence[str], **keys: list[int]) -> Path:
+    """Write folder/data.yaml with an absolute `path`, and more keys, and return its path."""
+    spec = {"path": str(folder.resolve()), "train": train, "val": val, "names": dict(enumerate(names)), **keys}
     (folder / "data.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
     return folder / "data.yaml"
 

@@ -135,14 +135,15 @@ def _describe_batch(batch: dict[str, Any]) -> dict[str, Any]:
             layout[key] = [type(value).__name__, "", []]
     img, boxes = batch["img"], batch["bboxes"]
     n = len(img)
+    inside = boxes[:, :2] if boxes.shape[1] == 5 else boxes  # a turned box may be longer than the picture, and turned
     numbers = {
         "images": float(n),
         "pixel_mean": float(img.float().mean()),
         "pixel_std": float(img.float().std()),
         "boxes_per_image": len(boxes) / n,
         "box_area": float((boxes[:, 2] * boxes[:, 3]).mean()) if len(boxes) else 0.0,
-        "box_min": float(boxes.min()) if len(boxes) else 0.0,
-        "box_max": float(boxes.max()) if len(boxes) else 0.0,
+        "box_min": float(inside.min()) if len(boxes) else 0.0,
+        "box_max": float(inside.max()) if len(boxes) else 0.0,
         "batch_idx_max": float(batch["batch_idx"].max()) if len(boxes) else 0.0,
     }
     return {"layout": layout, "numbers": numbers}
