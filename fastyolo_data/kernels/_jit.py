@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -28,7 +31,7 @@ def kernel(fn: F | None = None, *, fastmath: frozenset[str] = frozenset()) -> An
         return lambda decorated: kernel(decorated, fastmath=fastmath)
     options = {**_OPTIONS, "fastmath": set(fastmath) or False}
     try:
-        return numba.njit(cache=True, **options)(fn)
+        return _follow_all_kernels(numba.njit(cache=True, **options)(fn))
     except RuntimeError as error:  # numba found no folder that it may write to
         LOGGER.warning(
             "compiled kernels cannot be kept (%s), so every start compiles anew; set NUMBA_CACHE_DIR to a folder that "
@@ -39,8 +42,26 @@ def kernel(fn: F | None = None, *, fastmath: frozenset[str] = frozenset()) -> An
 
 
 def inline(fn: F) -> F:
-    """Compile a helper that a kernel of the same file calls; LLVM inlines it.
-
-    numba's cache does not see edits in helpers of other files, so kernels that share helpers share a file.
-    """
+    """Compile a helper that kernels call; LLVM inlines it."""
     return kernel(fn)
+
+
+def _follow_all_kernels(dispatcher: F) -> F:
+    """Make numba forget compiled code when any file of this room changes.
+
+    On its own it looks at the file of the kernel only, and would go on using code with an old helper of another file
+    inlined. The attributes are numba's own and may change; without them its rule is what remains.
+    """
+    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if hasattr(cache_file, "_source_stamp"):
+        cache_file._source_stamp = _sources()
+    return dispatcher
+
+
+@functools.cache
+def _sources() -> str:
+    """Digest of the room's source files."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

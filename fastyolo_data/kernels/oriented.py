@@ -1,7 +1,4 @@
-"""Helpers for oriented boxes: hull, visible part, smallest enclosing rectangle.
-
-numba's cache does not see edits here, so after one touch instances.py and paste.py, which import this file.
-"""
+"""Helpers for oriented boxes: hull, visible part, smallest enclosing rectangle."""
 
 from __future__ import annotations
 

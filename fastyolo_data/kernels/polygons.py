@@ -1,7 +1,4 @@
-"""Helpers of boxes.py and instances.py: projected points, resampled polygons, bounds, which boxes survive a warp.
-
-numba's cache does not see edits here, so after one touch the two files that import this one.
-"""
+"""Helpers of boxes.py and instances.py: projected points, resampled polygons, bounds, which boxes survive a warp."""
 
 from __future__ import annotations
 

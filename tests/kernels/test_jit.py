@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 
 import numba.core.caching
 import pytest
 
+from fastyolo_data.kernels import _jit
 from fastyolo_data.kernels._jit import kernel
 
 
@@ -21,6 +23,29 @@ def test_without_a_writable_folder_kernels_still_compile(monkeypatch, caplog):
         twice = kernel(lambda x: 2 * x)
     assert twice(21) == 42
     assert "NUMBA_CACHE_DIR" in caplog.text
+
+
+def test_an_edited_helper_of_another_file_is_compiled_again(tmp_path):
+    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
+        pytest.skip("nothing is compiled with NUMBA_DISABLE_JIT=1")
+    room = tmp_path / "room"
+    room.mkdir()
+    shutil.copy(_jit.__file__, room / "_jit.py")
+    (room / "entry.py").write_text(
+        "from room._jit import kernel\nfrom room.helper import half\n\n@kernel\ndef entry(x):\n    return half(x)\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    code = "from room.entry import entry; print(entry(12.0), sum(entry.stats.cache_hits.values()))"
+
+    def run(divisor):
+        helper = f"from room._jit import inline\n\n@inline\ndef half(x):\n    return x / {divisor}\n"
+        (room / "helper.py").write_text(helper)
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert run(2) == ["6.0", "0"]
+    assert run(2) == ["6.0", "1"]
+    assert run(3) == ["4.0", "0"]
 
 
 @pytest.mark.slow
