@@ -13,6 +13,8 @@ pytest.importorskip("ultralytics", reason="the drop-in needs the package: pip in
 
 from ultralytics.data.build import ContiguousDistributedSampler
 
+from fastyolo_data.errors import ConfigError
+from fastyolo_data.integrations.options import FastOptions
 from fastyolo_data.integrations.ultralytics import FastDataLoader, FastYOLODataset
 from fastyolo_data.plan import plan_order, share_size
 from tests.conftest import write_set
@@ -253,9 +255,24 @@ def test_balanced_weights_reach_the_order(generated_boxes, monkeypatch):
     assert len(set(seen[:24])) < 24  # drawn with replacement
 
 
-def test_image_weights_from_a_callable(generated_boxes):
-    from fastyolo_data.integrations.options import FastOptions
+def test_mistakes_in_our_own_options_are_told(generated_boxes, monkeypatch):
+    """They do not lead to the stock loader, which would do without what the user asked for."""
+    args = Arguments(generated_boxes)
+    for weights, word in (([1.0, 2.0], "24 images"), ("equal", "balanced")):
+        dataset = args.dataset("train", options=FastOptions(image_weights=weights))
+        with pytest.raises(ConfigError, match=word):
+            args.loader(dataset)
+    dataset = args.dataset("train", rect=True, options=FastOptions(image_weights="balanced"))
+    with pytest.raises(ConfigError, match="rect"):
+        args.loader(dataset, shuffle=False)
+    with pytest.raises(ConfigError, match="numerics"):
+        args.dataset("train", options=FastOptions(numerics="sloppy"))
+    monkeypatch.setenv("FASTYOLO_CACHE", "tape")
+    with pytest.raises(ConfigError, match="FASTYOLO_CACHE"):
+        args.dataset("train")
 
+
+def test_image_weights_from_a_callable(generated_boxes):
     args = Arguments(generated_boxes)
     only = FastOptions(image_weights=lambda dataset: [float("im003" in f) for f in dataset.im_files])
     loader = args.loader(args.dataset("train", options=only))

@@ -62,6 +62,7 @@ def build_yolo_dataset(
 
     Raises:
         FileNotFoundError, ValueError: the data set is unusable, as in the stock function.
+        ConfigError: one of our own options is.
     """
     arguments = {
         "cfg": cfg, "img_path": img_path, "batch": batch, "data": data, "mode": mode, "rect": rect, "stride": stride,
@@ -99,15 +100,16 @@ def _build(arguments: dict[str, Any], options: FastOptions) -> FastYOLODataset:
         "fraction": _fraction(arguments),
     }
     try:
-        config = _config(cfg, mode, settings, options)
+        _config(cfg, mode, settings, FastOptions())
     except ConfigError as error:
         raise _NotDone(str(error)) from error
+    config = _config(cfg, mode, settings, options)  # what is wrong with our own options, the user must know
     dataset = FastYOLODataset(
         **settings, config=config, options=options, hyp=cfg, cache=None, task=cfg.task,
         prefix=colorstr(f"{mode}: "), data=arguments["data"],
     )  # fmt: skip
     try:
-        dataset.core()
+        dataset.plain_core()
     except ConfigError as error:
         raise _NotDone(str(error)) from error
     return dataset

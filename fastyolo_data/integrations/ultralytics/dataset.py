@@ -175,8 +175,8 @@ class FastYOLODataset(YOLODataset):
 
     # ---- samples -----------------------------------------------------------------------------------------------------
 
-    def core(self, **changes: Any) -> LabelledImages:
-        """Make a core data set over the present labels and augmentation.
+    def plain_core(self, **changes: Any) -> LabelledImages:
+        """Make a core data set over the present labels and augmentation, without image weights.
 
         Args:
             changes: fields of LoaderConfig that the loader decides.
@@ -184,13 +184,23 @@ class FastYOLODataset(YOLODataset):
         Raises:
             ConfigError: something the core does not do.
         """
-        core = LabelledImages(self._table, self._spec, replace(self._config, hyp=self._hyp, **changes))
+        return LabelledImages(self._table, self._spec, replace(self._config, hyp=self._hyp, **changes))
+
+    def core(self, **changes: Any) -> LabelledImages:
+        """Make a core data set with image weights; see plain_core.
+
+        Raises:
+            ConfigError: the weights do not fit.
+        """
+        core = self.plain_core(**changes)
         if self.augment and self.options.image_weights is not None:
             core.image_weights = self._image_weights()
         return core
 
     def _image_weights(self) -> npt.ArrayLike:
         """Image weights as numbers, in file order."""
+        if self.rect:
+            raise ConfigError("image_weights and rect=True: rect sorts images by aspect ratio; leave one of them out")
         weights = self.options.image_weights
         weights = weights(self) if callable(weights) else weights
         if isinstance(weights, str):
@@ -213,5 +223,5 @@ class FastYOLODataset(YOLODataset):
         if self.why_stock() is not None:
             return super().__getitem__(index)
         if self._single is None:
-            self._single = self.core(cache="none")  # a cache belongs to a loader
+            self._single = self.plain_core(cache="none")  # a cache belongs to a loader
         return self._single[index]
