@@ -77,20 +77,23 @@ class StockArguments:
         hyp = Hyp.parse(self.hyp)
         if self.mask_ratio is not None:
             hyp = replace(hyp, mask_ratio=int(self.mask_ratio), overlap_mask=bool(self.overlap_mask))
+        # The training scripts round imgsz to the stride themselves; other callers may ask for any size, as there.
+        imgsz, stride = int(self.imgsz), int(self.stride)
+        whole = -(-imgsz // max(stride, 1)) * stride
         settings = {
-            "split": "train" if self.augment else "val", "imgsz": int(self.imgsz), "batch": int(self.batch_size),
-            "augment": bool(self.augment), "hyp": hyp, "cache": _cache(self.cache), "cache_dir": None,
-            "workers": self.workers, "shuffle": bool(self.shuffle), "rect": bool(self.rect and not self.image_weights),
-            "pad": float(self.pad), "seed": int(self.seed), "rank": rank, "world_size": world_size,
+            "split": "train" if self.augment else "val", "imgsz": whole, "stride": stride,
+            "batch": int(self.batch_size), "augment": bool(self.augment), "hyp": hyp,
+            "cache": _cache(self.cache), "cache_dir": None, "workers": self.workers, "shuffle": bool(self.shuffle),
+            "rect": bool(self.rect and not self.image_weights), "pad": float(self.pad), "seed": int(self.seed),
+            "rank": rank, "world_size": world_size,
             "drop_last": bool(self.quad), "task": "detect" if self.mask_ratio is None else "segment",
             "dialect": dialect, "single_cls": bool(self.single_cls), "classes": None, "fraction": 1.0,
             "image_weights": None, "mosaic_pool": None, "numerics": "fast", "prefetch": None, "rescan": False,
             "verbose": int(os.environ.get("LOCAL_RANK", -1)) in (-1, 0),
         }  # fmt: skip
-        # The training scripts round imgsz to the stride themselves; other callers may ask for any size, as there.
-        config = LoaderConfig.check(**{**settings, **options, "stride": 1})
+        config = LoaderConfig.check(**{**settings, **options})
         return replace(
-            config, stride=int(self.stride), prefix=self.prefix, quad=bool(self.quad), min_items=int(self.min_items),
+            config, imgsz=imgsz, prefix=self.prefix, quad=bool(self.quad), min_items=int(self.min_items),
             rounding=self.rounding,
         )  # fmt: skip
 

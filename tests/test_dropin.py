@@ -78,6 +78,20 @@ def test_cache_argument(given, cache):
     assert StockArguments("x", cache=given).config("yolov5", cache="lmdb").cache == "lmdb"
 
 
+@pytest.mark.parametrize("rect", [False, True])
+def test_masks_are_checked_against_the_smallest_picture(rect):
+    config = StockArguments("x", imgsz=100, rect=rect, mask_ratio=4, stride=32).config("yolov5")
+    assert (config.imgsz, config.stride, config.hyp.mask_ratio, config.task) == (100, 32, 4, "segment")
+    with pytest.raises(fy.ConfigError, match="would be empty"):
+        StockArguments("x", imgsz=100, rect=rect, mask_ratio=200, stride=32).config("yolov5")
+
+
+@pytest.mark.parametrize("wrong", [{"imgsz": 0}, {"stride": 0}])
+def test_sizes_must_be_positive(wrong):
+    with pytest.raises(fy.ConfigError, match=r"imgsz|stride"):
+        StockArguments("x", **wrong).config("yolov5")
+
+
 def test_quad_refuses_what_cannot_work():
     with pytest.raises(fy.ConfigError, match="at least 4"):
         StockArguments("x", quad=True, batch_size=2).config("yolov5")
