@@ -60,7 +60,7 @@ class LoaderConfig:
     single_cls: bool
     classes: tuple[int, ...] | None
     fraction: float
-    image_weights: npt.NDArray[np.float64] | None
+    image_weights: npt.NDArray[np.float64] | str | None
     mosaic_pool: str
     numerics: str
     prefetch: int
@@ -102,7 +102,7 @@ class LoaderConfig:
         single_cls: bool,
         classes: Sequence[int] | None,
         fraction: float,
-        image_weights: npt.ArrayLike | None,
+        image_weights: npt.ArrayLike | str | None,
         mosaic_pool: str | None,
         numerics: str,
         prefetch: int | None,
@@ -256,14 +256,18 @@ def _pool(value: str | None, shuffled: bool) -> str:
     return _one_of("mosaic_pool", value, ("recent", "uniform"))
 
 
-def check_weights(value: npt.ArrayLike | None) -> npt.NDArray[np.float64] | None:
-    """Return image weights as (n,) float64; raises ConfigError unless they are finite, >= 0, and sum to more than 0."""
-    if value is None:
-        return None
+def check_weights(value: npt.ArrayLike | str | None) -> npt.NDArray[np.float64] | str | None:
+    """Return image weights as (n,) float64, or "balanced", or None.
+
+    Raises:
+        ConfigError: numbers that are not finite, below 0, or sum to 0; another text.
+    """
+    if value is None or (isinstance(value, str) and value == "balanced"):
+        return value
     try:
         weights = np.asarray(value, np.float64)
     except (TypeError, ValueError) as e:
-        raise ConfigError(f"image_weights={value!r}: expected one number per image") from e
+        raise ConfigError(f"image_weights={value!r}: expected one number per image, or 'balanced'") from e
     if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
         raise ConfigError(
             f"image_weights of shape {weights.shape}: expected one finite number >= 0 per image, with a sum above 0"

@@ -20,7 +20,7 @@ from fastyolo_data.decode import probe_with_remark
 from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import Hyp
 from fastyolo_data.kernels import jpeg
-from fastyolo_data.labels import label_path, load_labels, resolve_data
+from fastyolo_data.labels import class_balanced_weights, label_path, load_labels, resolve_data
 from fastyolo_data.messages import show_messages
 from fastyolo_data.plan import EpochOrder, SamplePlanner, batch_shapes, plan_order, rect_order, share_size, tile_shape
 from fastyolo_data.store import TileStore
@@ -223,12 +223,14 @@ class LabelledImages:
 
     @property
     def image_weights(self) -> npt.NDArray[np.float64] | None:
-        """(n,) weights that images are drawn with, with replacement; None: every image once."""
+        """(n,) weights that images are drawn with, with replacement ("balanced" makes them), or None: every image once."""
         return self._weights
 
     @image_weights.setter
-    def image_weights(self, value: npt.ArrayLike | None) -> None:
+    def image_weights(self, value: npt.ArrayLike | str | None) -> None:
         weights = check_weights(value)
+        if isinstance(weights, str):
+            weights = class_balanced_weights(self.table)
         if weights is not None and len(weights) != len(self):
             raise ConfigError(f"image_weights has {len(weights)} numbers for {len(self)} images; give one per image")
         self._weights = None if weights is None else weights.copy()

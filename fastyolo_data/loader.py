@@ -50,7 +50,7 @@ def build_loader(
     single_cls: bool = False,
     classes: Sequence[int] | None = None,
     fraction: float = 1.0,
-    image_weights: npt.ArrayLike | None = None,
+    image_weights: npt.ArrayLike | str | None = None,
     mosaic_pool: str | None = None,
     numerics: str = "fast",
     prefetch: int | None = None,
@@ -86,7 +86,8 @@ def build_loader(
         single_cls: every class becomes 0.
         classes: keep boxes of these classes only.
         fraction: share of the images to use, from the head of the sorted list.
-        image_weights: (n,) weights: images are drawn with replacement.
+        image_weights: (n,) weights: images are drawn with replacement. "balanced": every class equally often, by
+            weights from the labels.
         mosaic_pool: where mosaic partners come from: "recent" (the last 8 * batch images of the epoch: one decode per
             image and epoch; default when shuffled) or "uniform" (any image).
         numerics: "fast" (fused kernels, about half a level from the stock pixels) or "exact" (the stock OpenCV calls).

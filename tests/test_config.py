@@ -71,6 +71,7 @@ BAD = [
     ("image_weights", [float("inf"), 1], ["image_weights", "finite"]),
     ("image_weights", [[1, 2]], ["image_weights", "(1, 2)"]),
     ("image_weights", ["a", "b"], ["image_weights", "number per image"]),
+    ("image_weights", "even", ["image_weights", "'even'", "'balanced'"]),
     ("mosaic_pool", "all", ["mosaic_pool='all'", "'recent'", "'uniform'"]),
     ("numerics", "precise", ["numerics='precise'", "'fast'", "'exact'"]),
     ("numerics", None, ["numerics=None", "'fast'"]),

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import fastyolo_data as fy
+from fastyolo_data.labels import class_balanced_weights
 from tests.loaders import QUICK, fingerprint, loader_threads
 
 HYP = {"mosaic": 0.9, "mixup": 0.3, "degrees": 5.0}
@@ -196,6 +197,14 @@ def test_assigned_indices_and_weights_are_followed(generated_boxes):
                 loader.dataset.image_weights = np.full(len(files), bad)
         with pytest.raises(fy.ConfigError, match="indices"):
             loader.dataset.indices = [len(files)]
+
+
+def test_balanced_weights_come_from_the_labels(generated_boxes):
+    with fy.build_loader(generated_boxes, image_weights="balanced", **QUICK) as loader:
+        expected = class_balanced_weights(loader.dataset.table)
+        np.testing.assert_array_equal(loader.dataset.image_weights, expected)
+        drawn = [f for b in loader for f in b["im_file"]]
+        assert len(set(drawn)) < len(drawn) == len(loader.dataset)
 
 
 def test_ranks_share_an_epoch(generated_boxes):

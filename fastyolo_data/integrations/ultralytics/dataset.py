@@ -19,7 +19,6 @@ from fastyolo_data.errors import ConfigError
 from fastyolo_data.hyp import Hyp
 from fastyolo_data.integrations.options import FastOptions
 from fastyolo_data.integrations.ultralytics.reasons import changed_transform, describe, say_once
-from fastyolo_data.labels import class_balanced_weights
 from fastyolo_data.plan import batch_shapes, rect_order
 
 __all__ = ["FastYOLODataset"]
@@ -197,17 +196,12 @@ class FastYOLODataset(YOLODataset):
             core.image_weights = self._image_weights()
         return core
 
-    def _image_weights(self) -> npt.ArrayLike:
-        """Image weights as numbers, in file order."""
+    def _image_weights(self) -> npt.ArrayLike | str:
+        """Image weights as numbers in file order, or "balanced"."""
         if self.rect:
             raise ConfigError("image_weights and rect=True: rect sorts images by aspect ratio; leave one of them out")
         weights = self.options.image_weights
-        weights = weights(self) if callable(weights) else weights
-        if isinstance(weights, str):
-            if weights != "balanced":
-                raise ConfigError(f"image_weights={weights!r}: expected numbers, a callable or 'balanced'")
-            return class_balanced_weights(self._table)
-        return weights
+        return weights(self) if callable(weights) else weights
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers of other loaders: without the core, and without a function that may not be picklable."""
