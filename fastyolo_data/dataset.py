@@ -223,7 +223,10 @@ class LabelledImages:
 
     @property
     def image_weights(self) -> npt.NDArray[np.float64] | None:
-        """(n,) weights that images are drawn with, with replacement ("balanced" makes them), or None: every image once."""
+        """(n,) weights that images are drawn with, with replacement, or None: every image once.
+
+        "balanced" may be assigned too, and makes weights from the labels.
+        """
         return self._weights
 
     @image_weights.setter
