@@ -3,7 +3,8 @@
     python -m fastyolo_data run stock_jobs.py '[{"do": "train", "module": "yolov5.train", "options": {"epochs": 1}}]'
 
 Options are those of the script's command line. "train" runs the training, "validate" runs the validation with this
-loader and, after unpatch(), once more with the stock loader. A line "RESULTS [...]" holds what came out.
+loader and, after unpatch(), once more with the stock loader; it must be the last. A line "RESULTS [...]" holds what
+came out.
 """
 
 from __future__ import annotations
@@ -87,7 +88,6 @@ def validate(module: str, options: dict[str, Any]) -> dict[str, Any]:
         found[name] = {"metrics": [float(m) for m in metrics], "predictions": boxes, "counts": dict(COUNTS)}
         if name == "ours":
             found["unpatched"] = fastyolo_data.unpatch()
-    fastyolo_data.patch()
     found["same_predictions"] = found["ours"].pop("predictions") == found["stock"]["predictions"]
     found["predictions"] = [len(image) for image in found["stock"].pop("predictions")]
     return found

@@ -52,6 +52,7 @@ def test_patched_and_restored():
     names = fy.patch("yolov5")
     try:
         assert names == (
+            "yolov5.utils.dataloaders.create_classification_dataloader",  # to say that it keeps its own loader
             "yolov5.utils.dataloaders.create_dataloader",
             "yolov5.utils.segment.dataloaders.create_dataloader",
         )
