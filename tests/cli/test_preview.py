@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastyolo_data import build_loader
-from fastyolo_data.cli import preview
+from fastyolo_data.cli import drawing, preview
 from fastyolo_data.cli.main import main
 from fastyolo_data.errors import ConfigError
 
@@ -40,10 +40,10 @@ def test_grid_has_the_asked_size(squares: Path, tmp_path: Path, capsys: pytest.C
     assert "3 samples of 4 images (train)" in capsys.readouterr().out
     im = cv2.imread(str(out))
     strip = im.shape[0] // 2 - 96
-    assert im.shape[1] == 2 * 96 + preview.GAP
+    assert im.shape[1] == 2 * 96 + drawing.GAP
     assert 8 < strip < 24
-    cell = im[96 + strip + preview.GAP :, 96 + preview.GAP :]
-    assert (cell == preview.GREY).all(), "the fourth cell should be empty"
+    cell = im[96 + strip + drawing.GAP :, 96 + drawing.GAP :]
+    assert (cell == drawing.GREY).all(), "the fourth cell should be empty"
     assert [p.name for p in out.parent.iterdir()] == ["p.png"], "a temporary file stayed"
 
 
@@ -54,8 +54,8 @@ def test_boxes_lie_on_the_labels(squares: Path, tmp_path: Path, dialect: str) ->
     assert main(["preview", str(squares), "-o", str(out), *options]) == 0
     im = cv2.imread(str(out))
     for i in range(4):
-        x, y = i * (96 + preview.GAP) + 12 + 8 * i, 40 - 4 * i
-        colour = preview.class_colour(i % 2)
+        x, y = i * (96 + drawing.GAP) + 12 + 8 * i, 40 - 4 * i
+        colour = drawing.class_colour(i % 2)
         assert (im[y + 32, x : x + 33] == colour).all(), "lower edge"
         assert (im[y + 4 : y + 33, x + 32] == colour).all(), "right edge"
         assert (im[y + 16 : y + 30, x + 2 : x + 30] == 255).all(), "inside of the square"
@@ -98,8 +98,8 @@ def test_samples_have_rgb_turned_to_bgr_and_their_own_boxes(tmp_path: Path) -> N
 def test_drawing_leaves_the_sample_alone_and_survives_odd_boxes() -> None:
     im = np.full((64, 64, 3), 90, np.uint8)
     xyxy = np.array([[-20.0, -5, 200, 90], [10, 10, 10, 10], [63, 63, 64, 64], [0, 0, 64, 64]])
-    sample = preview.Sample(im, np.array([0, 1, 7, 1]), xyxy, "a/ü.jpg")
-    drawn = preview.draw_sample(sample, ["x" * 40, "方块"])
+    sample = drawing.Sample(im, np.array([0, 1, 7, 1]), xyxy, "a/ü.jpg")
+    drawn = drawing.draw_sample(sample, ["x" * 40, "方块"])
     assert (im == 90).all()
     assert drawn.shape[1] == 64
     assert drawn.shape[0] > 64
@@ -108,16 +108,16 @@ def test_drawing_leaves_the_sample_alone_and_survives_odd_boxes() -> None:
 def test_crowded_pictures_get_thin_lines() -> None:
     im = np.zeros((320, 320, 3), np.uint8)
     xyxy = np.array([[5.0 * k, 100, 5 * k + 4, 104] for k in range(61)])
-    few = preview.draw_sample(
-        preview.Sample(im, np.zeros(5, np.int64), xyxy[:5] + np.array([0, 0, 90, 90]), "a"), ["c"]
+    few = drawing.draw_sample(
+        drawing.Sample(im, np.zeros(5, np.int64), xyxy[:5] + np.array([0, 0, 90, 90]), "a"), ["c"]
     )
-    many = preview.draw_sample(preview.Sample(im, np.zeros(61, np.int64), xyxy, "a"), ["c"])
+    many = drawing.draw_sample(drawing.Sample(im, np.zeros(61, np.int64), xyxy, "a"), ["c"])
     assert few[:320].any(2).sum() > 0
     assert not many[106:320].any(), "a line of one pixel ends at the box"
 
 
 def test_class_colours_differ() -> None:
-    colours = {preview.class_colour(c) for c in range(80)}
+    colours = {drawing.class_colour(c) for c in range(80)}
     assert len(colours) == 80
 
 
