@@ -32,12 +32,19 @@ class Sample:
         cls: (n,) class numbers.
         xyxy: (n, 4) boxes in pixels of `im`.
         im_file: path of the sample's own image (a mosaic shows three others as well).
+        corners: (n, 4, 2) corners of oriented boxes in pixels of `im`, which `xyxy` surrounds; None for upright boxes.
+        keypoints: (n, K, 3) x, y in pixels of `im`, and visibility: 0 none, 1 hidden, 2 visible; None without.
+        objects: (h', w') int32, k + 1 where the k-th object is on top, 0 where none is; of any size, it stands for the
+            whole picture. None without masks.
     """
 
     im: U8Image
     cls: npt.NDArray[np.int64]
     xyxy: npt.NDArray[np.float64]
     im_file: str
+    corners: npt.NDArray[np.float64] | None = None
+    keypoints: npt.NDArray[np.float64] | None = None
+    objects: npt.NDArray[np.int32] | None = None
 
 
 def class_colour(cls: int) -> tuple[int, int, int]:
@@ -47,7 +54,11 @@ def class_colour(cls: int) -> tuple[int, int, int]:
 
 
 def draw_sample(sample: Sample, names: Sequence[str]) -> U8Image:
-    """Return a copy of the picture with its boxes, and a strip below it with the file name.
+    """Return a copy of the picture with its labels, and a strip below it with the file name.
+
+    Masks are mixed half and half with the picture, in the colours of the classes; names stand at the highest corner of
+    oriented boxes. Keypoints have a colour for each place in the list, so that left and right can be told apart: full
+    dots where they are visible, circles where they are hidden, nothing where they are not known.
 
     Args:
         sample: picture and labels.
@@ -59,15 +70,16 @@ def draw_sample(sample: Sample, names: Sequence[str]) -> U8Image:
     line = 2 if max(h, w) >= 320 and len(sample.cls) <= CROWD else 1
     size = sample.xyxy[:, 2:] - sample.xyxy[:, :2]
     order = np.argsort(-size.prod(1), kind="stable")  # small boxes are not covered by large ones
-    corners = np.clip(np.rint(sample.xyxy), 0, (w - 1, h - 1, w - 1, h - 1)).astype(int)
-    for i in order:
-        x1, y1, x2, y2 = corners[i].tolist()
-        cv2.rectangle(im, (x1, y1), (x2, y2), class_colour(int(sample.cls[i])), line)
+    if sample.objects is not None:
+        _tint(im, sample.objects, sample.cls)
+    anchors = _draw_boxes(im, sample, order, line)
+    if sample.keypoints is not None:
+        _draw_keypoints(im, sample.keypoints)
     plates: list[tuple[int, int, int, int, int]] = []
     for i in order:
         cls = int(sample.cls[i])
         name = _name(cls, names)
-        plate = (cls, *_plate(im, name, int(corners[i, 0]), int(corners[i, 1]), scale))
+        plate = (cls, *_plate(im, name, int(anchors[i, 0]), int(anchors[i, 1]), scale))
         if len(order) <= CROWD or not any(_covers(plate, other) for other in plates):
             plates.append(plate)
             _draw_name(im, name, plate, scale)
@@ -75,6 +87,44 @@ def draw_sample(sample: Sample, names: Sequence[str]) -> U8Image:
     caption = f"{Path(sample.im_file).name}  {len(order)} box{'' if len(order) == 1 else 'es'}"
     cv2.putText(strip, _ascii(caption), (4, len(strip) - 7), FONT, scale, INK, 1, cv2.LINE_AA)
     return np.concatenate((im, strip))
+
+
+def _tint(im: U8Image, objects: npt.NDArray[np.int32], cls: npt.NDArray[np.int64]) -> None:
+    """Mix the pixels of objects with the colours of their classes."""
+    h, w = im.shape[:2]
+    full = cv2.resize(objects, (w, h), interpolation=cv2.INTER_NEAREST)
+    colours = np.array([(0, 0, 0), *(class_colour(int(c)) for c in cls)], np.uint16)
+    inside = full > 0
+    im[inside] = (im[inside] + colours[full[inside]]) // 2
+
+
+def _draw_boxes(im: U8Image, sample: Sample, order: npt.NDArray[np.int64], line: int) -> npt.NDArray[np.int64]:
+    """Draw the boxes in that order; return (n, 2) corners inside the picture at which their names belong."""
+    h, w = im.shape[:2]
+    limits = (w - 1, h - 1)
+    if sample.corners is None:
+        upright = np.clip(np.rint(sample.xyxy), 0, limits * 2).astype(int)
+        for i in order:
+            x1, y1, x2, y2 = upright[i].tolist()
+            cv2.rectangle(im, (x1, y1), (x2, y2), class_colour(int(sample.cls[i])), line)
+        return upright[:, :2]
+    corners = np.rint(sample.corners).astype(np.int32)
+    for i in order:
+        cv2.polylines(im, [corners[i]], True, class_colour(int(sample.cls[i])), line)
+    highest = corners[np.arange(len(corners)), corners[:, :, 1].argmin(1)]
+    return np.clip(highest, 0, limits).astype(int)
+
+
+def _draw_keypoints(im: U8Image, keypoints: npt.NDArray[np.float64]) -> None:
+    radius = max(2, round(max(im.shape[:2]) / 200))
+    for points in keypoints:
+        for k, (x, y, visibility) in enumerate(points.tolist()):
+            centre = (round(x), round(y))
+            if visibility > 1:
+                cv2.circle(im, centre, radius + 1, (0, 0, 0), -1)
+                cv2.circle(im, centre, radius, class_colour(k), -1)
+            elif visibility > 0:
+                cv2.circle(im, centre, radius, class_colour(k), 1)
 
 
 def _name(cls: int, names: Sequence[str]) -> str:

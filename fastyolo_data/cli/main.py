@@ -35,7 +35,7 @@ class Command:
 COMMANDS: dict[str, Command] = {
     "bench": Command("fastyolo_data.cli.bench.command", "measure this loader and the stock loaders"),
     "cache": Command("fastyolo_data.cli.cache", "build, list, check or remove caches of decoded images"),
-    "preview": Command("fastyolo_data.cli.preview", "draw augmented samples with their boxes"),
+    "preview": Command("fastyolo_data.cli.preview", "draw augmented samples with their labels"),
     "run": Command("fastyolo_data.cli.run", "run a training script with this loader in it", raw="run_script"),
     "warmup": Command("fastyolo_data.cli.warmup", "compile the kernels now instead of at the first training start"),
     "yolo": Command("fastyolo_data.cli.run", "run Ultralytics' yolo command with this loader in it", raw="run_yolo"),

@@ -1,4 +1,4 @@
-"""`fastyolo preview`: a grid of the samples that training would get, with their boxes and class names drawn."""
+"""`fastyolo preview`: a grid of the samples that training would get, with their labels drawn."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from fastyolo_data.cli.drawing import Sample, draw_grid, draw_sample
 from fastyolo_data.datatypes import U8Image
@@ -25,6 +26,7 @@ from fastyolo_data.loader import build_loader
 __all__ = ["add_arguments", "parse_hyp", "run", "samples_of", "write_picture"]
 
 DESCRIPTION = """Draw samples as the loader hands them to training, with boxes and class names, into one picture.
+--task adds masks, keypoints (dots; hidden ones are circles), or draws oriented boxes.
 
 KEY=VALUE sets hyper-parameters of the augmentation, for example: degrees=30 mixup=1 perspective=0.001 scale=0.5,1.5"""
 BATCH = 16  # as build_loader's default: it decides which images mosaic partners come from
@@ -51,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epoch", type=int, default=0, help="epoch whose first samples are drawn (default: 0)")
     add("--numerics", default="fast", help="fast or exact (default: fast)")
     add("--dialect", default="ultralytics", help=f"{', '.join(DIALECTS)} (default: ultralytics)")
+    add("--task", default="detect", help="detect, segment, pose or obb (default: detect)")
     add("--workers", type=int, help="threads (default: as build_loader)")
     _allow_pairs_anywhere(parser)
 
@@ -106,20 +109,31 @@ def parse_hyp(file: Path | None, pairs: Sequence[str]) -> Hyp:
             close = difflib.get_close_matches(key, known, 1)
             hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
             raise ConfigError(f"'{pair}': there is no augmentation {key!r}; {hint}")
-        if isinstance(values[key], str):
-            values[key] = text
-            continue
-        try:
-            numbers = [float(t) for t in text.strip("()[]").split(",")]
-        except ValueError as e:
-            raise ConfigError(f"'{pair}': {text!r} is not a number") from e
-        value: float | list[float] = numbers if len(numbers) > 1 else numbers[0]
+        value = _value(pair, text, values[key])
         try:
             Hyp.parse({key: value})
         except ConfigError as e:
             raise ConfigError(f"'{pair}': {e}") from e
         values[key] = value
     return Hyp.parse(values)
+
+
+def _value(pair: str, text: str, now: Any) -> Any:
+    """The text of a pair as a value of the kind that the hyper-parameter has now."""
+    if isinstance(now, str):
+        return text
+    if isinstance(now, (bool, np.bool_)):
+        flags = {"true": True, "1": True, "false": False, "0": False}
+        if text.lower() not in flags:
+            raise ConfigError(f"'{pair}': expected true or false, found {text!r}")
+        return flags[text.lower()]
+    try:
+        numbers = [float(t) for t in text.strip("()[]").split(",")]
+    except ValueError as e:
+        raise ConfigError(f"'{pair}': {text!r} is not a number") from e
+    if len(numbers) > 1:
+        return numbers
+    return int(numbers[0]) if numbers[0].is_integer() else numbers[0]  # mask_ratio takes whole numbers only
 
 
 def _output(args: argparse.Namespace) -> Path:
@@ -149,6 +163,7 @@ def _load(args: argparse.Namespace, hyp: Hyp) -> tuple[list[Sample], Sequence[st
         cache="none",
         rect=args.rect,
         seed=args.seed,
+        task=args.task,
         dialect=args.dialect,
         numerics=args.numerics,
         workers=args.workers,
@@ -157,7 +172,7 @@ def _load(args: argparse.Namespace, hyp: Hyp) -> tuple[list[Sample], Sequence[st
         loader.set_epoch(args.epoch)
         samples: list[Sample] = []
         for batch in loader:
-            samples += samples_of(batch)
+            samples += samples_of(batch, overlap=bool(hyp.overlap_mask))
             if len(samples) >= args.n:
                 break
         if not samples:
@@ -165,22 +180,65 @@ def _load(args: argparse.Namespace, hyp: Hyp) -> tuple[list[Sample], Sequence[st
         return samples[: args.n], loader.dataset.names, len(loader.dataset)
 
 
-def samples_of(batch: Any) -> Iterator[Sample]:
-    """Take a batch apart, a dict (Ultralytics) or a tuple of four (YOLOv5, YOLOv9)."""
+def samples_of(batch: Any, *, overlap: bool = True) -> Iterator[Sample]:
+    """Take a batch apart, a dict (Ultralytics) or a tuple of four, with masks five (YOLOv5, YOLOv9).
+
+    Args:
+        batch: on the host.
+        overlap: form of its masks, as the hyper-parameter overlap_mask.
+    """
     if isinstance(batch, dict):
-        images, paths = batch["img"], batch["im_file"]
-        idx, cls, xywhn = batch["batch_idx"].numpy(), batch["cls"].numpy()[:, 0], batch["bboxes"].numpy()
+        images, paths, masks = batch["img"], batch["im_file"], batch.get("masks")
+        idx, cls, boxes = batch["batch_idx"].numpy(), batch["cls"].numpy()[:, 0], batch["bboxes"].numpy()
+        keypoints = batch["keypoints"].numpy() if "keypoints" in batch else None
     else:
-        images, targets, paths, _ = batch
+        images, targets, paths, _, *rest = batch
         rows = targets.numpy()
-        idx, cls, xywhn = rows[:, 0], rows[:, 1], rows[:, 2:]
+        idx, cls, boxes = rows[:, 0], rows[:, 1], rows[:, 2:]
+        masks, keypoints = rest[0] if rest else None, None
     h, w = images.shape[2:]
-    xywh = xywhn.astype(np.float64) * (w, h, w, h)
-    xyxy = np.concatenate((xywh[:, :2] - xywh[:, 2:] / 2, xywh[:, :2] + xywh[:, 2:] / 2), 1)
+    corners = _corners(boxes, h, w) if boxes.shape[1] == 5 else None
+    xyxy = _surrounding(boxes, h, w) if corners is None else np.concatenate((corners.min(1), corners.max(1)), 1)
     for i, path in enumerate(paths):
         im = np.ascontiguousarray(images[i].numpy()[::-1].transpose(1, 2, 0))
         mine = idx == i
-        yield Sample(im, cls[mine].astype(np.int64), xyxy[mine], path)
+        yield Sample(
+            im,
+            cls[mine].astype(np.int64),
+            xyxy[mine],
+            path,
+            None if corners is None else corners[mine],
+            None if keypoints is None else keypoints[mine].astype(np.float64) * (w, h, 1),
+            None if masks is None else _objects(masks.numpy(), i, mine, overlap=overlap),
+        )
+
+
+def _surrounding(xywhn: npt.NDArray[np.float32], h: int, w: int) -> npt.NDArray[np.float64]:
+    """(n, 4) first and last corner of upright boxes in pixels."""
+    xywh = xywhn.astype(np.float64) * (w, h, w, h)
+    return np.concatenate((xywh[:, :2] - xywh[:, 2:] / 2, xywh[:, :2] + xywh[:, 2:] / 2), 1)
+
+
+def _corners(xywhrn: npt.NDArray[np.float32], h: int, w: int) -> npt.NDArray[np.float64]:
+    """(n, 4, 2) corners of oriented boxes in pixels."""
+    x, y, width, height, angle = (xywhrn.astype(np.float64) * (w, h, w, h, 1)).T
+    along = np.stack((np.cos(angle), np.sin(angle)), 1) * width[:, None] / 2
+    across = np.stack((-np.sin(angle), np.cos(angle)), 1) * height[:, None] / 2
+    centre = np.stack((x, y), 1)
+    return np.stack(
+        (centre - along - across, centre + along - across, centre + along + across, centre - along + across), 1
+    )
+
+
+def _objects(masks: npt.NDArray[Any], i: int, mine: npt.NDArray[np.bool_], *, overlap: bool) -> npt.NDArray[np.int32]:
+    """Masks of the i-th picture in the form of Sample; small objects are on top, as overlap_mask has them."""
+    if overlap:
+        return masks[i].astype(np.int32)
+    top = np.zeros(masks.shape[1:], np.int32)
+    own = masks[mine] > 0
+    for k in np.argsort(-own.sum((1, 2)), kind="stable"):
+        top[own[k]] = k + 1
+    return top
 
 
 def write_picture(path: Path, im: U8Image) -> None:

@@ -95,32 +95,6 @@ def test_samples_have_rgb_turned_to_bgr_and_their_own_boxes(tmp_path: Path) -> N
     assert sample.im_file.endswith("a.png")
 
 
-def test_drawing_leaves_the_sample_alone_and_survives_odd_boxes() -> None:
-    im = np.full((64, 64, 3), 90, np.uint8)
-    xyxy = np.array([[-20.0, -5, 200, 90], [10, 10, 10, 10], [63, 63, 64, 64], [0, 0, 64, 64]])
-    sample = drawing.Sample(im, np.array([0, 1, 7, 1]), xyxy, "a/ü.jpg")
-    drawn = drawing.draw_sample(sample, ["x" * 40, "方块"])
-    assert (im == 90).all()
-    assert drawn.shape[1] == 64
-    assert drawn.shape[0] > 64
-
-
-def test_crowded_pictures_get_thin_lines() -> None:
-    im = np.zeros((320, 320, 3), np.uint8)
-    xyxy = np.array([[5.0 * k, 100, 5 * k + 4, 104] for k in range(61)])
-    few = drawing.draw_sample(
-        drawing.Sample(im, np.zeros(5, np.int64), xyxy[:5] + np.array([0, 0, 90, 90]), "a"), ["c"]
-    )
-    many = drawing.draw_sample(drawing.Sample(im, np.zeros(61, np.int64), xyxy, "a"), ["c"])
-    assert few[:320].any(2).sum() > 0
-    assert not many[106:320].any(), "a line of one pixel ends at the box"
-
-
-def test_class_colours_differ() -> None:
-    colours = {drawing.class_colour(c) for c in range(80)}
-    assert len(colours) == 80
-
-
 def test_same_arguments_give_the_same_file(squares: Path, tmp_path: Path) -> None:
     files = []
     for name, workers in (("a", "0"), ("b", "2")):
@@ -135,8 +109,10 @@ def test_same_arguments_give_the_same_file(squares: Path, tmp_path: Path) -> Non
 
 def test_pairs_override_the_hyp_file(tmp_path: Path) -> None:
     (tmp_path / "hyp.yaml").write_text("degrees: 5\nmixup: 0.5\nlr0: 0.01\n")
-    hyp = preview.parse_hyp(tmp_path / "hyp.yaml", ["mixup=1", "scale=0.5,1.5", "copy_paste_mode=mixup"])
+    pairs = ["mixup=1", "scale=0.5,1.5", "copy_paste_mode=mixup", "mask_ratio=2", "overlap_mask=False"]
+    hyp = preview.parse_hyp(tmp_path / "hyp.yaml", pairs)
     assert hyp.copy_paste_mode == "mixup"
+    assert (hyp.mask_ratio, hyp.overlap_mask) == (2, False)
     assert (hyp.degrees, hyp.mixup, hyp.scale) == (5, 1, (0.5, 1.5))
 
 
@@ -149,6 +125,10 @@ def test_pairs_override_the_hyp_file(tmp_path: Path) -> None:
         (["degres=3"], ["degres=3", "did you mean degrees?"]),
         (["lr0=0.1"], ["lr0=0.1", "mosaic"]),
         (["degrees"], ["'degrees'", "KEY=VALUE"]),
+        (["overlap_mask=2"], ["overlap_mask=2", "true or false"]),
+        (["mask_ratio=1.5"], ["mask_ratio=1.5", "whole number"]),
+        (["--task", "classify"], ["classify", "segment"]),
+        (["--task", "pose", "--dialect", "yolov5"], ["task='pose'", "yolov5"]),
         (["--n", "0"], ["--n", "1 or more"]),
         (["--columns", "0"], ["--columns"]),
         (["--epoch", "-1"], ["--epoch"]),
