@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import shutil
+import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,7 +21,14 @@ from ultralytics.data.dataset import ClassificationDataset, YOLOConcatDataset, Y
 from ultralytics.models.rtdetr.val import RTDETRDataset
 from ultralytics.utils import LOGGER
 
-from fastyolo_data.integrations.ultralytics import FastDataLoader, FastYOLODataset, build_dataloader, reasons
+import fastyolo_data
+from fastyolo_data.integrations.ultralytics import (
+    FastDataLoader,
+    FastYOLODataset,
+    build_dataloader,
+    build_yolo_dataset,
+    reasons,
+)
 from tests.integrations.ultralytics_sets import Arguments
 
 
@@ -201,3 +211,19 @@ def test_nothing_is_said_when_all_is_well(generated_boxes, said):
         assert sum(1 for _ in loader) == len(loader)
         loader.close()
     assert ours(said) == []
+
+
+def test_unpatch_leaves_what_a_program_imported_from_us(monkeypatch):
+    build_module = importlib.import_module("ultralytics.data.build")
+    stock = build_module.build_yolo_dataset
+    program = ModuleType("program")
+    program.ours = build_yolo_dataset
+    monkeypatch.setitem(sys.modules, "program", program)
+    fastyolo_data.patch("ultralytics")
+    try:
+        program.patched = build_module.build_yolo_dataset
+        assert program.patched.__wrapped__ is stock
+    finally:
+        fastyolo_data.unpatch()
+    assert program.patched is build_module.build_yolo_dataset is stock
+    assert program.ours is build_yolo_dataset

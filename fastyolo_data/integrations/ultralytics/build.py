@@ -197,5 +197,18 @@ def build_dataloader(
 
 
 def replacements(module: ModuleType, recognised: Any = None) -> dict[str, Callable[..., Any]]:
-    """Return what patch() puts in place of the functions of ultralytics.data.build; classes stay as they are."""
-    return {"build_yolo_dataset": build_yolo_dataset, "build_dataloader": build_dataloader}
+    """Return what patch() puts in place of the functions of ultralytics.data.build; classes stay as they are.
+
+    New functions every time: unpatch() takes them out wherever they are, and must not touch a program's own import of
+    the public ones.
+    """
+    ours = {"build_yolo_dataset": build_yolo_dataset, "build_dataloader": build_dataloader}
+    return {name: _in_place_of(getattr(module, name), function) for name, function in ours.items()}
+
+
+def _in_place_of(stock_function: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock_function)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return replacement
