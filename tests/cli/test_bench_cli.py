@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +63,11 @@ def check_result(path: Path, names: list[str], images: int) -> dict[str, Any]:
 
 
 @needs_ultralytics
-def test_stock_loader_end_to_end(tiny: Path, tmp_path: Path) -> None:
+def test_stock_loader_end_to_end(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = {p: p.stat().st_mtime_ns for p in tiny.parent.rglob("*")}
-    temporary = set(os.listdir(tempfile.gettempdir()))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     out, png = tmp_path / "out" / "bench.json", tmp_path / "out" / "bench.png"
     options = ["--only", "ultralytics", "--quick", "--no-gpu-sim", "--imgsz", "160", "--batch", "4", "--repeat", "2"]
     run = bench(str(tiny), *options, "--json", str(out), "--chart", str(png))
@@ -77,7 +78,7 @@ def test_stock_loader_end_to_end(tiny: Path, tmp_path: Path) -> None:
     assert content["results"][0]["versions"]["ultralytics"]
     assert cv2.imread(str(png)) is not None
     assert {p: p.stat().st_mtime_ns for p in tiny.parent.rglob("*")} == before, "the user's folder was touched"
-    left = {n for n in set(os.listdir(tempfile.gettempdir())) - temporary if n.startswith(("fastyolo-bench", "pymp"))}
+    left = [n for n in os.listdir(temporary) if n.startswith(("fastyolo-bench", "pymp"))]
     assert not left, "temporary files stayed"
 
 
