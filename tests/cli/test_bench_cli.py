@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +64,17 @@ def check_result(path: Path, names: list[str], images: int) -> dict[str, Any]:
     return content
 
 
+@pytest.fixture
+def short_temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A folder of its own for temporary files; pytest's are too deep for the sockets of multiprocessing."""
+    with tempfile.TemporaryDirectory(prefix="b") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield folder
+
+
 @needs_ultralytics
-def test_stock_loader_end_to_end(tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stock_loader_end_to_end(tiny: Path, tmp_path: Path, short_temporary: str) -> None:
     before = {p: p.stat().st_mtime_ns for p in tiny.parent.rglob("*")}
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
     out, png = tmp_path / "out" / "bench.json", tmp_path / "out" / "bench.png"
     options = ["--only", "ultralytics", "--quick", "--no-gpu-sim", "--imgsz", "160", "--batch", "4", "--repeat", "2"]
     run = bench(str(tiny), *options, "--json", str(out), "--chart", str(png))
@@ -78,7 +85,7 @@ def test_stock_loader_end_to_end(tiny: Path, tmp_path: Path, monkeypatch: pytest
     assert content["results"][0]["versions"]["ultralytics"]
     assert cv2.imread(str(png)) is not None
     assert {p: p.stat().st_mtime_ns for p in tiny.parent.rglob("*")} == before, "the user's folder was touched"
-    left = [n for n in os.listdir(temporary) if n.startswith(("fastyolo-bench", "pymp"))]
+    left = [n for n in os.listdir(short_temporary) if n.startswith(("fastyolo-bench", "pymp"))]
     assert not left, "temporary files stayed"
 
 
