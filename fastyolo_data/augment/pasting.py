@@ -136,14 +136,20 @@ def _choose(placed: Instances, plan: AugmentPlan, row: int, k: int, rules: Insta
         tries = candidates[paste_order(key, len(candidates))][: round(plan.copy_paste * len(candidates))]
         out = np.empty(len(tries), np.int64)
         return out[: grow_selection(placed.xyxy, tries, width, out)]
-    share = np.empty(len(placed))
-    covered_share(_mirror(placed, width).xyxy, placed.xyxy, share)
-    candidates = candidates[share[candidates] < LIMIT]
+    sparing, covered = _that_spare(_mirror(placed, width), placed)
     if rules.dialect.paste_rule == "least":
-        order = np.argsort(share[candidates], kind="stable")
+        order = np.argsort(covered, kind="stable")
     else:
-        order = paste_order(key, len(candidates))
-    return candidates[order][: round(plan.copy_paste * len(candidates))]
+        order = paste_order(key, len(sparing))
+    return sparing[order][: round(plan.copy_paste * len(sparing))]
+
+
+def _that_spare(objects: Instances, labels: Instances) -> tuple[I64, npt.NDArray[np.float64]]:
+    """Rows of the objects with an outline that leave the labels alone, and the share of a label that each covers."""
+    covered = np.empty(len(objects))
+    covered_share(objects.xyxy, labels.xyxy, covered)
+    sparing = np.flatnonzero((np.diff(objects.offsets) > 0) & (covered < LIMIT))
+    return sparing, covered[sparing]
 
 
 def _copy(labels: Instances, other: Instances, share: float) -> tuple[Instances, tuple[I32, ...]]:
@@ -151,13 +157,10 @@ def _copy(labels: Instances, other: Instances, share: float) -> tuple[Instances,
 
     Source: CopyPaste of ultralytics 8.4.190 (data/augment.py), mode "mixup".
     """
-    candidates = np.flatnonzero(np.diff(other.offsets))
-    if not labels.offsets[-1] or not len(candidates):
+    if not labels.offsets[-1]:
         return labels, ()
-    covered = np.empty(len(other))
-    covered_share(other.xyxy, labels.xyxy, covered)
-    candidates = candidates[covered[candidates] < LIMIT]
-    chosen = candidates[np.argsort(covered[candidates], kind="stable")][: round(share * len(candidates))]
+    sparing, covered = _that_spare(other, labels)
+    chosen = sparing[np.argsort(covered, kind="stable")][: round(share * len(sparing))]
     if not len(chosen):
         return labels, ()
     copied = other.take(chosen)
