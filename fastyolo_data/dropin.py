@@ -30,6 +30,7 @@ class StockArguments:
         path: image folder, .txt list, or a list of those.
         cache: as the training scripts' --cache: False or None, "ram" (or any other true value), or "disk".
         image_weights: the training loop assigns `dataset.indices`; switches rect off, as in the stock code.
+        shuffle: switched off by rect, as in the stock code.
         rank: -1 outside distributed training, and for loaders that one process has for itself.
         prefix: put before messages.
         mask_ratio, overlap_mask: of segmentation loaders; mask_ratio None: no masks.
@@ -83,7 +84,8 @@ class StockArguments:
         settings = {
             "split": "train" if self.augment else "val", "imgsz": whole, "stride": stride,
             "batch": int(self.batch_size), "augment": bool(self.augment), "hyp": hyp,
-            "cache": _cache(self.cache), "cache_dir": None, "workers": self.workers, "shuffle": bool(self.shuffle),
+            "cache": _cache(self.cache), "cache_dir": None, "workers": self.workers,
+            "shuffle": bool(self.shuffle and not self.rect),
             "rect": bool(self.rect and not self.image_weights), "pad": float(self.pad), "seed": int(self.seed),
             "rank": rank, "world_size": world_size,
             "drop_last": bool(self.quad), "task": "detect" if self.mask_ratio is None else "segment",

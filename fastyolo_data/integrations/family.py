@@ -46,6 +46,7 @@ def open_loader(kind: type[LoadImagesAndLabels], arguments: StockArguments) -> t
     Raises:
         ConfigError: an argument, a FASTYOLO_* variable or the data set is unusable.
     """
+    _warn(arguments)
     said = FastOptions.gather()
     options = {name: getattr(said, name) for name in OPTIONS if getattr(said, name) is not None}
     options.setdefault("workers", _threads(arguments))
@@ -85,9 +86,7 @@ def drop_in(stock: Callable[..., Any], kind: type[LoadImagesAndLabels], recognis
         bound.apply_defaults()
         FastOptions.gather()  # a bad FASTYOLO_* variable is an error, not a reason for the stock loader
         try:
-            arguments = _translate(bound.arguments, signature, recognised)
-            _warn(arguments)
-            return open_loader(kind, StockArguments(**arguments))
+            return open_loader(kind, StockArguments(**_translate(bound.arguments, signature, recognised)))
         except ConfigError as error:
             LOGGER.warning("fastyolo_data: the stock loader of %s is used: %s", recognised.title, error)
             return stock(*args, **kwargs)
@@ -115,15 +114,12 @@ def _translate(given: Mapping[str, Any], signature: inspect.Signature, recognise
     return arguments
 
 
-def _warn(arguments: dict[str, Any]) -> None:
+def _warn(arguments: StockArguments) -> None:
     """Say what the stock code says or does here and we do not."""
-    if arguments.get("rect") and arguments.get("shuffle"):
-        LOGGER.warning(
-            "fastyolo_data: %s--rect sorts the images, so they are not shuffled", arguments.get("prefix", "")
-        )
-        arguments["shuffle"] = False
+    if arguments.rect and arguments.shuffle:
+        LOGGER.warning("fastyolo_data: %s--rect sorts the images, so they are not shuffled", arguments.prefix)
     first_rank = int(os.environ.get("LOCAL_RANK", -1)) in (-1, 0)
-    if arguments.get("augment") and first_rank and importlib.util.find_spec("albumentations"):
+    if arguments.augment and first_rank and importlib.util.find_spec("albumentations"):
         _once(
             "albumentations is installed; the blur, median blur, grey and CLAHE that the stock code then applies to "
             "1 % of the images each are left out"

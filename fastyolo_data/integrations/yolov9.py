@@ -54,7 +54,7 @@ def create_dataloader(
     """
     arguments = StockArguments(
         path, imgsz, batch_size, augment, hyp, rect, image_weights, cache, single_cls, stride, pad, min_items,
-        prefix=prefix, rank=rank, workers=workers, shuffle=shuffle and not rect, quad=quad,
+        prefix=prefix, rank=rank, workers=workers, shuffle=shuffle, quad=quad,
     )  # fmt: skip
     return open_loader(LoadImagesAndLabels, arguments)  # type: ignore[return-value]
 
@@ -90,7 +90,7 @@ def create_segment_dataloader(
     """
     arguments = StockArguments(
         path, imgsz, batch_size, augment, hyp, rect, image_weights, cache, single_cls, stride, pad,
-        prefix=prefix, rank=rank, workers=workers, shuffle=shuffle and not rect, quad=quad,
+        prefix=prefix, rank=rank, workers=workers, shuffle=shuffle, quad=quad,
         mask_ratio=mask_downsample_ratio, overlap_mask=overlap_mask,
     )  # fmt: skip
     return open_loader(LoadImagesAndLabels, arguments)  # type: ignore[return-value]
